@@ -1,0 +1,117 @@
+"""The commands of ``airflow raytenant``. Imported on every ``airflow`` call: the work is imported late."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand, lazy_load_command, positive_int
+
+if TYPE_CHECKING:
+    from airflow.cli.cli_config import CLICommand
+
+_PACKAGE = "airflow_provider_raytenant.cli"
+
+ARG_FILE = Arg(
+    ("--file",), help="the tenant file; default: [raytenant] config_file of the configuration", metavar="PATH"
+)
+ARG_OUTPUT = Arg(
+    ("-o", "--output"),
+    help="how to print: table, json or yaml",
+    choices=("table", "json", "yaml"),
+    default="table",
+)
+ARG_DRY_RUN = Arg(("--dry-run",), help="print what would change, and change nothing", action="store_true")
+ARG_DIRECTORY = Arg(
+    ("--directory",), help="where state and logs are; default: ~/.raytenant/local", metavar="PATH"
+)
+ARG_CPUS = Arg(
+    ("--cpus",),
+    help="CPUs that Ray offers; default: those of this machine",
+    type=positive_int(allow_zero=False),
+)
+ARG_MEMORY = Arg(("--memory",), help="memory that Ray offers, like 8GiB; default: 4GiB")
+ARG_RAY = Arg(
+    ("--ray",), help="the ray program to start; default: the one beside this Python", metavar="PATH"
+)
+ARG_TOKEN = Arg(("--token",), help="ask for this token (RAY_AUTH_MODE=token); default: no authentication")
+ARG_CONN_ID = Arg(
+    ("--conn-id",), help="the Airflow connection to write; default: ray_local", default="ray_local"
+)
+
+
+def get_raytenant_commands() -> list[CLICommand]:
+    """The command group for Airflow's parser."""
+    return [
+        GroupCommand(
+            name="raytenant",
+            help="Run tasks as Ray Jobs of tenants",
+            subcommands=(
+                GroupCommand(name="tenants", help="The tenant file", subcommands=_tenants()),
+                GroupCommand(name="pools", help="The pools of the tenants", subcommands=_pools()),
+                GroupCommand(name="local", help="A Ray cluster on this machine", subcommands=_local()),
+            ),
+        )
+    ]
+
+
+def _tenants() -> tuple[ActionCommand, ...]:
+    return (
+        ActionCommand(
+            name="validate",
+            help="Check the tenant file",
+            func=lazy_load_command(f"{_PACKAGE}.tenants.validate"),
+            args=(ARG_FILE,),
+        ),
+        ActionCommand(
+            name="list",
+            help="Show tenants, their shares in slots, and what that is in CPU and memory",
+            func=lazy_load_command(f"{_PACKAGE}.tenants.list_tenants"),
+            args=(ARG_FILE, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="schema",
+            help="Print the JSON schema of the tenant file, for editors",
+            func=lazy_load_command(f"{_PACKAGE}.tenants.schema"),
+            args=(),
+        ),
+    )
+
+
+def _pools() -> tuple[ActionCommand, ...]:
+    return (
+        ActionCommand(
+            name="plan",
+            help="Show the pools, what they should be, and why; exit code 1 if something cannot be so",
+            func=lazy_load_command(f"{_PACKAGE}.pools.plan"),
+            args=(ARG_FILE, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="sync",
+            help="Make the pools what the cluster and the tenant file say",
+            func=lazy_load_command(f"{_PACKAGE}.pools.sync"),
+            args=(ARG_FILE, ARG_DRY_RUN, ARG_OUTPUT),
+        ),
+    )
+
+
+def _local() -> tuple[ActionCommand, ...]:
+    return (
+        ActionCommand(
+            name="up",
+            help="Start Ray (and an S3 server, if one is installed); write a connection and a tenant file",
+            func=lazy_load_command(f"{_PACKAGE}.local.up"),
+            args=(ARG_DIRECTORY, ARG_CPUS, ARG_MEMORY, ARG_RAY, ARG_TOKEN, ARG_CONN_ID),
+        ),
+        ActionCommand(
+            name="down",
+            help="Stop what `up` started",
+            func=lazy_load_command(f"{_PACKAGE}.local.down"),
+            args=(ARG_DIRECTORY,),
+        ),
+        ActionCommand(
+            name="status",
+            help="Show what runs",
+            func=lazy_load_command(f"{_PACKAGE}.local.status"),
+            args=(ARG_DIRECTORY,),
+        ),
+    )

@@ -1,0 +1,97 @@
+"""Pools: read with what is occupied, written under the locks that the scheduler takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow.models.dag import DagModel
+from airflow.models.pool import Pool
+from airflow.models.serialized_dag import SerializedDagModel
+from airflow.utils.session import create_session
+from airflow.utils.sqlalchemy import with_row_locks
+from sqlalchemy import select
+
+from airflow_provider_raytenant.domain.pool_plan import Change, ExistingPool, PoolPlan
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+
+def read_pools() -> dict[str, ExistingPool]:
+    """All pools by name, with what is occupied."""
+    with create_session() as session:
+        return _read(session)
+
+
+def read_largest_requests() -> dict[str, tuple[int, str]]:
+    """By pool, the most slots that a task of a DAG asks for, with ``dag_id.task_id``.
+
+    From the serialized DAGs, so a request is known before its task first runs.
+    """
+    largest: dict[str, tuple[int, str]] = {}
+    with create_session() as session:
+        for dag_id in session.scalars(select(DagModel.dag_id).where(DagModel.is_stale.is_(False))):
+            for pool, slots, task_id in _requests(SerializedDagModel.get(dag_id, session=session)):
+                if slots > largest.get(pool, (0, ""))[0]:
+                    largest[pool] = (slots, f"{dag_id}.{task_id}")
+    return largest
+
+
+def write_pools(make_plan: Callable[[dict[str, ExistingPool]], PoolPlan]) -> PoolPlan:
+    """Plan and write in one short transaction that holds the pool rows, as the scheduler does.
+
+    The plan is made inside it: tasks may start between a reading and a write.
+    """
+    with _locked_pools() as session:
+        plan = make_plan(_read(session))
+        rows = {pool.pool: pool for pool in session.scalars(select(Pool))}
+        for planned in plan.changes:
+            row = rows.get(planned.name)
+            if planned.change is Change.DELETE:
+                session.delete(row)
+                continue
+            if row is None:
+                row = Pool(pool=planned.name, slots=0, description="", include_deferred=True)
+                session.add(row)
+            row.slots = planned.wanted
+            row.description = planned.description
+            # Without it a deferred task gives its slots back, and the pool holds nothing in check.
+            row.include_deferred = True
+        return plan
+
+
+@contextmanager
+def _locked_pools() -> Iterator[Session]:
+    with create_session() as session:
+        session.execute(with_row_locks(select(Pool.id), session=session))
+        yield session
+
+
+def _read(session: Session) -> dict[str, ExistingPool]:
+    stats = Pool.slots_stats(session=session)
+    pools = {}
+    for pool in session.scalars(select(Pool)):
+        name = str(pool.pool)
+        count = stats[name]
+        pools[name] = ExistingPool(
+            name=name,
+            slots=pool.slots,
+            description=pool.description or "",
+            include_deferred=bool(pool.include_deferred),
+            occupied=count["running"] + count["queued"] + count["deferred"],
+        )
+    return pools
+
+
+def _requests(serialized: SerializedDagModel | None) -> Iterator[tuple[str, int, str]]:
+    """(pool, slots, task id) of each task; mapped tasks keep the first two among ``partial_kwargs``."""
+    data = serialized.data if serialized is not None else None
+    for task in (data or {}).get("dag", {}).get("tasks", []):
+        fields = task.get("__var", task)
+        partial = fields.get("partial_kwargs") or {}
+        pool = fields.get("pool") or partial.get("pool")
+        slots = fields.get("pool_slots") or partial.get("pool_slots") or 1
+        if isinstance(pool, str) and isinstance(slots, int):
+            yield pool, slots, str(fields.get("task_id"))

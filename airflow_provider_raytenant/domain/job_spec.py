@@ -1,0 +1,261 @@
+"""From a DAG author's arguments and the tenant file to the request that goes to Ray.
+
+The first half (:func:`place`) is known when a DAG is parsed: footprint, group, slots and pool.
+The second half (:func:`job_request`) is made when the task runs: identity, runtime environment,
+wrapped entrypoint. Nothing here is secret and nothing here speaks to anyone.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from airflow_provider_raytenant.domain.capacity import matches
+from airflow_provider_raytenant.domain.resources import Resources, Workers, slots_for
+from airflow_provider_raytenant.domain.storage_prefix import StoragePrefix
+from airflow_provider_raytenant.domain.submission_id import submission_id
+from airflow_provider_raytenant.domain.tenants import Cluster, Tenant
+from airflow_provider_raytenant.exceptions import PolicyError, RequestError
+
+METADATA_PREFIX: Final = "raytenant."
+RUNNER_MODULE: Final = "raytenant_runner"
+ARCHIVES: Final = (".zip", ".tar.gz", ".tgz", ".whl")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a job queues: its ``pool`` and how many ``slots`` of ``group`` its footprint takes."""
+
+    pool: str
+    slots: int
+    group: str
+    driver: Resources
+    workers: Resources
+    worker: Resources | None
+
+    @property
+    def footprint(self) -> Resources:
+        """All that the job will use: its driver and its workers."""
+        return self.driver + self.workers
+
+
+@dataclass(frozen=True)
+class TryIdentity:
+    """Which try of which task a job belongs to."""
+
+    deployment: str
+    tenant: str
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    try_number: int
+    ti_id: str
+
+    @property
+    def submission_id(self) -> str:
+        """The id of this try's job."""
+        return submission_id(
+            deployment=self.deployment,
+            tenant=self.tenant,
+            dag_id=self.dag_id,
+            task_id=self.task_id,
+            try_number=self.try_number,
+            ti_id=self.ti_id,
+        )
+
+    def metadata(self) -> dict[str, str]:
+        """The same as metadata of a Ray job (text to text)."""
+        return {METADATA_PREFIX + name: str(value) for name, value in asdict(self).items()}
+
+    def is_older_try(self, metadata: Mapping[str, str]) -> bool:
+        """Whether a job with this metadata belongs to another try of the same task of the same run."""
+        own = self.metadata()
+        same = ("deployment", "dag_id", "run_id", "task_id", "map_index")
+        return all(metadata.get(METADATA_PREFIX + n) == own[METADATA_PREFIX + n] for n in same) and (
+            metadata.get(METADATA_PREFIX + "ti_id") != self.ti_id
+        )
+
+
+def place(
+    tenant: Tenant,
+    cluster: Cluster,
+    driver: Resources,
+    workers: Workers | None = None,
+    label_selector: Mapping[str, str] | None = None,
+) -> Placement:
+    """Group, slots and pool of a job.
+
+    :raises RequestError: the driver asks for no CPU (Ray would pin it to the head), or for GPUs that
+        no group has.
+    :raises PolicyError: the footprint is above the tenant's limit.
+    """
+    if driver.cpus <= 0:
+        raise RequestError(
+            f"num_cpus: found {driver.cpus:g}; allowed: more than 0 "
+            "(Ray pins a driver without CPUs to the head)"
+        )
+    total = workers.total if workers else Resources()
+    footprint = driver + total
+    group = _group_of_request(cluster, footprint, label_selector or {})
+    slots = slots_for(footprint, cluster.groups[group].slot.resources)
+    limit = tenant.share("limit", group, cluster.default_group)
+    if limit is not None and slots > limit:
+        raise PolicyError(
+            f"tenant {tenant.name}: asks for {slots} slots of group {group} "
+            f"({footprint}; a slot is {cluster.groups[group].slot.resources}); its limit is {limit}",
+            rule="limit",
+            slots=slots,
+            limit=limit,
+        )
+    pool = tenant.pool(group, cluster.default_group)
+    return Placement(pool, slots, group, driver, total, workers.each if workers else None)
+
+
+def _group_of_request(cluster: Cluster, footprint: Resources, selector: Mapping[str, str]) -> str:
+    for name, group in cluster.groups.items():
+        if selector and group.labels and matches(selector, group.labels):
+            return name
+    if not footprint.gpus:
+        return cluster.default_group
+    for name, group in cluster.groups.items():
+        if group.slot.gpus:
+            return name
+    raise RequestError(
+        f"num_gpus: found {footprint.gpus:g}; allowed: 0, since no group of the cluster has GPUs in its slot "
+        f"(groups: {', '.join(cluster.groups)})"
+    )
+
+
+def runner_entrypoint(
+    entrypoint: str | Sequence[str],
+    *,
+    private_cwd: bool,
+    job_timeout: float | None = None,
+    result_max_bytes: int,
+) -> str:
+    """The shell command that Ray gets: the runner around the entrypoint.
+
+    A string goes verbatim to ``sh -c``, a list is executed as it is. Ray runs the command through a
+    shell; ``exec`` keeps that shell from standing between Ray's signals and the runner.
+
+    >>> runner_entrypoint(["python", "a b.py"], private_cwd=False, result_max_bytes=65536)
+    "exec python -m raytenant_runner --result-max-bytes 65536 -- python 'a b.py'"
+    """
+    command = ["python", "-m", RUNNER_MODULE]
+    if private_cwd:
+        command.append("--private-cwd")
+    if job_timeout is not None:
+        command += ["--job-timeout", f"{job_timeout:g}"]
+    command += ["--result-max-bytes", str(result_max_bytes)]
+    command += ["--shell", entrypoint] if isinstance(entrypoint, str) else ["--", *entrypoint]
+    return "exec " + shlex.join(command)
+
+
+def job_env_vars(identity: TryIdentity, storage: str | None) -> dict[str, str]:
+    """What every process of the job finds in its environment, in driver and workers alike."""
+    names = {
+        "RAYTENANT_TENANT": identity.tenant,
+        "RAYTENANT_DAG_ID": identity.dag_id,
+        "RAYTENANT_RUN_ID": identity.run_id,
+        "RAYTENANT_TASK_ID": identity.task_id,
+        "RAYTENANT_MAP_INDEX": str(identity.map_index),
+        "RAYTENANT_TRY_NUMBER": str(identity.try_number),
+    }
+    return names if storage is None else {**names, "RAYTENANT_STORAGE": storage}
+
+
+def job_request(
+    *,
+    identity: TryIdentity,
+    placement: Placement,
+    entrypoint: str,
+    runtime_env: Mapping[str, Any],
+    storage: str | None,
+    metadata: Mapping[str, str],
+    label_selector: Mapping[str, str] | None,
+) -> dict[str, Any]:
+    """The body of ``POST /api/jobs/``, with only the fields that say something.
+
+    The footprint goes into the metadata, since Ray gives entrypoint resources back to nobody.
+    """
+    own = {
+        **identity.metadata(),
+        METADATA_PREFIX + "pool": placement.pool,
+        METADATA_PREFIX + "slots": str(placement.slots),
+        METADATA_PREFIX + "footprint": json.dumps(placement.footprint.to_json(), sort_keys=True),
+    }
+    env_vars = {**runtime_env.get("env_vars", {}), **job_env_vars(identity, storage)}
+    request: dict[str, Any] = {
+        "submission_id": identity.submission_id,
+        "entrypoint": entrypoint,
+        "runtime_env": {**runtime_env, "env_vars": env_vars},
+        "metadata": {**metadata, **own},
+        "entrypoint_num_cpus": placement.driver.cpus,
+    }
+    if placement.driver.gpus:
+        request["entrypoint_num_gpus"] = placement.driver.gpus
+    if placement.driver.memory:
+        request["entrypoint_memory"] = placement.driver.memory
+    if placement.driver.custom:
+        request["entrypoint_resources"] = dict(placement.driver.custom)
+    if label_selector:
+        request["entrypoint_label_selector"] = dict(label_selector)
+    return request
+
+
+def checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, str]:
+    """The DAG author's metadata: text to text, and none of our own names.
+
+    :raises RequestError: saying which key, what was found and what is allowed.
+    """
+    for key, value in (metadata or {}).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise RequestError(f"metadata[{key!r}]: found {value!r}; allowed: text to text")
+        if key.startswith(METADATA_PREFIX):
+            raise RequestError(
+                f"metadata[{key!r}]: found a reserved name; allowed: names without {METADATA_PREFIX}"
+            )
+    return dict(metadata or {})
+
+
+def checked_entrypoint(entrypoint: Any) -> str | list[str]:
+    """The entrypoint: a non-empty string for the shell, or a list of texts to execute.
+
+    :raises RequestError: saying what was found and what is allowed.
+    """
+    if isinstance(entrypoint, str) and entrypoint.strip() and "\0" not in entrypoint:
+        return entrypoint
+    texts = isinstance(entrypoint, (list, tuple)) and all(
+        isinstance(part, str) and "\0" not in part for part in entrypoint
+    )
+    if texts and entrypoint and entrypoint[0]:
+        return list(entrypoint)
+    raise RequestError(
+        f"entrypoint: found {entrypoint!r}; allowed: a shell command, or a list of texts to execute"
+    )
+
+
+def checked_archive(argument: str, url: str, tenant: Tenant) -> str:
+    """An archive that Ray may fetch for this tenant: one below the tenant's own prefix.
+
+    Ray fetches it with the node's credentials, which reach every prefix; so this check is the wall.
+
+    :raises PolicyError: it lies elsewhere.
+    :raises RequestError: it is no archive address.
+    """
+    try:
+        archive = StoragePrefix.parse(url)
+    except ValueError as error:
+        raise RequestError(f"{argument}: {error}") from None
+    if tenant.prefix is None or not tenant.prefix.contains(archive) or archive == tenant.prefix:
+        own = f"below {tenant.prefix}" if tenant.prefix else "none, since the tenant has no storage"
+        raise PolicyError(
+            f"{argument}: found {url!r}; allowed for tenant {tenant.name}: {own}", rule="storage"
+        )
+    if not url.endswith(ARCHIVES):
+        raise RequestError(f"{argument}: found {url!r}; allowed: an archive: {', '.join(ARCHIVES)}")
+    return str(archive)

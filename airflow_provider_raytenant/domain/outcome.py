@@ -1,0 +1,129 @@
+"""What became of a job: Ray's last record and the runner's end record, read into one outcome."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from airflow_provider_raytenant import exceptions
+from airflow_provider_raytenant.domain.job_info import JobInfo
+from airflow_provider_raytenant.domain.status import JobStatus
+from airflow_provider_raytenant.exceptions import (
+    JobFailedError,
+    JobLostError,
+    JobResultError,
+    JobStartTimeoutError,
+    JobStoppedError,
+    JobTimeoutError,
+    RayTenantError,
+    RuntimeEnvError,
+    TerminalError,
+)
+
+FAILURE_KEY: Final = "raytenant_failure"
+"""The XCom of a failed task: class, message, whether a retry may help, Ray's error type, exit code."""
+
+_BY_ERROR_TYPE: Final[Mapping[str, tuple[type[RayTenantError], str]]] = {
+    "RUNTIME_ENV_SETUP_FAILURE": (RuntimeEnvError, "Ray could not set up the runtime environment"),
+    "JOB_SUPERVISOR_ACTOR_START_FAILURE": (
+        RuntimeEnvError,
+        "Ray could not start the job as it was asked for",
+    ),
+    "JOB_SUPERVISOR_ACTOR_START_TIMEOUT": (JobStartTimeoutError, "Ray found no room for the job in time"),
+    "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE": (JobStartTimeoutError, "Ray could not place the job"),
+    "JOB_SUPERVISOR_ACTOR_DIED": (JobLostError, "the job's supervisor died"),
+    "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE": (JobLostError, "the job's supervisor failed"),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended: well, with ``result`` (``None`` where it wrote none), or with ``error``."""
+
+    submission_id: str
+    result: Any = None
+    error: RayTenantError | None = None
+
+    @property
+    def retryable(self) -> bool:
+        """Whether another try may end better."""
+        return not isinstance(self.error, TerminalError)
+
+    def failure(self) -> dict[str, Any] | None:
+        """The error as JSON: ``error`` (class), ``message``, ``retryable`` and its details."""
+        if self.error is None:
+            return None
+        return {
+            "error": type(self.error).__name__,
+            "message": str(self.error),
+            "retryable": self.retryable,
+            "submission_id": self.submission_id,
+            **self.error.details,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """For the trigger's event; :meth:`from_json` is the way back."""
+        return {"submission_id": self.submission_id, "result": self.result, "failure": self.failure()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Outcome:
+        """The outcome of an event, its error an instance of the class it had."""
+        failure = data.get("failure")
+        if failure is None:
+            return cls(data["submission_id"], result=data.get("result"))
+        kind = getattr(exceptions, failure["error"])
+        details = {
+            k: v for k, v in failure.items() if k not in ("error", "message", "retryable", "submission_id")
+        }
+        return cls(data["submission_id"], error=kind(failure["message"], **details))
+
+
+def outcome_of(job: JobInfo, record: Mapping[str, Any] | None) -> Outcome:
+    """The outcome of a job that has ended.
+
+    :param job: Ray's last record; its status is terminal.
+    :param record: the runner's end record, ``None`` if it could not write one (it was killed, or it
+        never ran) or its log is gone.
+    """
+    record = record or {}
+    if job.status is JobStatus.SUCCEEDED:
+        return Outcome(job.submission_id, result=record.get("result"))
+    details: dict[str, Any] = {"error_type": job.error_type, "exit_code": job.exit_code}
+    details["ray_message"] = job.message
+    kind, text = _failure(job, record)
+    if record.get("result_error"):
+        details["result_error"] = record["result_error"]
+    message = f"{text} (job {job.submission_id})"
+    shown = job.message.strip()
+    if shown and kind is not JobTimeoutError and kind is not JobResultError:
+        message += f"\n{shown}"
+    return Outcome(job.submission_id, error=kind(message, **details))
+
+
+def _failure(job: JobInfo, record: Mapping[str, Any]) -> tuple[type[RayTenantError], str]:
+    if record.get("outcome") == "job_timeout":
+        return (
+            JobTimeoutError,
+            f"ran longer than its job_timeout and was ended after {record.get('seconds', 0):.0f} s",
+        )
+    if record.get("result_error"):
+        return JobResultError, f"the result cannot become an XCom: {record['result_error'].get('message')}"
+    if job.status is JobStatus.STOPPED:
+        return JobStoppedError, "the job was stopped"
+    known = _BY_ERROR_TYPE.get(job.error_type or "")
+    if known is not None and job.exit_code is None:
+        return known
+    return JobFailedError, _exit_text(job)
+
+
+def _exit_text(job: JobInfo) -> str:
+    if job.exit_code is None:
+        return "the job failed without an exit code"
+    number = -job.exit_code if job.exit_code < 0 else job.exit_code - 128
+    name = signal.Signals(number).name if number in {s.value for s in signal.Signals} else ""
+    if job.exit_code < 0 or (name == "SIGKILL" and job.exit_code == 137):
+        hint = "; often the node ran out of memory" if name == "SIGKILL" else ""
+        return f"the entrypoint was killed by {name or f'signal {number}'}{hint}"
+    return f"the entrypoint failed with exit code {job.exit_code}"

@@ -1,0 +1,220 @@
+"""What the Airflow pools should be, from the tenant file, the cluster's nodes and the pools that are.
+
+Pure: reading and writing pools is the business of :mod:`airflow_provider_raytenant.pools`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from airflow_provider_raytenant.domain.capacity import GroupSize, Node, group_sizes
+from airflow_provider_raytenant.domain.resources import Resources
+from airflow_provider_raytenant.domain.shares import Share, split
+from airflow_provider_raytenant.domain.tenants import Cluster, Tenant, TenantFile
+
+MARK: Final = "Made by raytenant"
+"""How the description of a pool of ours begins. No other pool is ever touched."""
+
+_SLOT_IN_DESCRIPTION = re.compile(r"; one slot is (.+?); ")
+
+
+@dataclass(frozen=True)
+class ExistingPool:
+    """A pool as it is. ``occupied`` counts slots of queued, running and deferred tasks."""
+
+    name: str
+    slots: int
+    description: str = ""
+    include_deferred: bool = True
+    occupied: int = 0
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether we made it."""
+        return self.description.startswith(MARK)
+
+
+class Change(StrEnum):
+    """What has to be done about a pool."""
+
+    NONE = "none"
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    REFUSED = "refused"
+
+
+WRITES = frozenset({Change.CREATE, Change.UPDATE, Change.DELETE})
+
+
+@dataclass(frozen=True)
+class PlannedPool:
+    """One row of the plan: ``now`` is ``None`` where the pool does not exist yet."""
+
+    name: str
+    now: int | None
+    wanted: int
+    occupied: int
+    why: str
+    description: str
+    change: Change
+
+
+@dataclass(frozen=True)
+class PoolPlan:
+    """Every pool of ours, and what cannot be as the file asks."""
+
+    pools: tuple[PlannedPool, ...]
+    problems: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> tuple[PlannedPool, ...]:
+        """The rows that a sync writes."""
+        return tuple(pool for pool in self.pools if pool.change in WRITES)
+
+
+@dataclass
+class _Draft:
+    pools: list[PlannedPool] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def plan(
+    file: TenantFile,
+    nodes: Mapping[str, Sequence[Node]],
+    existing: Mapping[str, ExistingPool],
+    largest_request: Mapping[str, tuple[int, str]],
+) -> PoolPlan:
+    """The plan for every cluster whose nodes are known.
+
+    :param nodes: alive nodes by cluster. A cluster that could not be read is left out; its pools are
+        then left as they are.
+    :param existing: all pools by name, ours or not.
+    :param largest_request: by pool, the most slots that a task of a DAG asks for, and that task's name.
+    """
+    draft = _Draft()
+    planned: set[str] = set()
+    for cluster_name, cluster in file.clusters.items():
+        tenants = [tenant for tenant in file.tenants.values() if tenant.cluster == cluster_name]
+        for group in cluster.groups:
+            planned |= {tenant.pool(group, cluster.default_group) for tenant in tenants}
+        if cluster_name in nodes:
+            _plan_cluster(
+                draft, cluster_name, cluster, tenants, nodes[cluster_name], existing, largest_request
+            )
+    if set(file.clusters) <= set(nodes):
+        # Only when every cluster was read is a pool that nobody claims surely a leftover.
+        draft.pools += _leftovers(existing, planned)
+    return PoolPlan(tuple(draft.pools), tuple(draft.problems))
+
+
+def _plan_cluster(
+    draft: _Draft,
+    cluster_name: str,
+    cluster: Cluster,
+    tenants: Sequence[Tenant],
+    nodes: Sequence[Node],
+    existing: Mapping[str, ExistingPool],
+    largest_request: Mapping[str, tuple[int, str]],
+) -> None:
+    for group, size in group_sizes(cluster, nodes).items():
+        shares = {t.name: _share(t, group, cluster) for t in tenants if _takes_part(t, group, cluster)}
+        sizes = split(size.slots, shares)
+        draft.problems += _promise_problems(cluster_name, group, shares, size)
+        slot = cluster.groups[group].slot.resources
+        for tenant in tenants:
+            if tenant.name not in sizes:
+                continue
+            name = tenant.pool(group, cluster.default_group)
+            why = _why(shares[tenant.name], size, cluster_name, group)
+            pool = _planned(name, sizes[tenant.name], why, tenant, group, slot, existing.get(name))
+            draft.pools.append(pool)
+            draft.problems += _pool_problems(pool, existing.get(name), largest_request.get(name), slot)
+
+
+def _takes_part(tenant: Tenant, group: str, cluster: Cluster) -> bool:
+    """Every tenant shares the default group; another one only whoever it is named for or limited in."""
+    if group == cluster.default_group:
+        return True
+    limit = tenant.share("limit", group, cluster.default_group)
+    return limit is None or limit > 0
+
+
+def _share(tenant: Tenant, group: str, cluster: Cluster) -> Share:
+    guarantee = tenant.share("guarantee", group, cluster.default_group) or 0
+    return Share(guarantee, tenant.weight, tenant.share("limit", group, cluster.default_group))
+
+
+def _why(share: Share, size: GroupSize, cluster: str, group: str) -> str:
+    limit = f", limit {share.limit}" if share.limit is not None else ""
+    whole = f"{cluster}/{group}: {size.slots} ({size.why})"
+    return f"guarantee {share.guarantee}, weight {share.weight:g}{limit}; {whole}"
+
+
+def _planned(
+    name: str, wanted: int, why: str, tenant: Tenant, group: str, slot: Resources, pool: ExistingPool | None
+) -> PlannedPool:
+    description = (
+        f"{MARK} for tenant {tenant.name}, group {group}; one slot is {slot}; "
+        "`airflow raytenant pools sync` writes it"
+    )
+    if pool is None:
+        return PlannedPool(name, None, wanted, 0, why, description, Change.CREATE)
+    if not pool.is_ours or _slot_changed_while_occupied(pool, slot):
+        change = Change.REFUSED
+    elif (pool.slots, pool.include_deferred, pool.description) == (wanted, True, description):
+        change = Change.NONE
+    else:
+        change = Change.UPDATE
+    return PlannedPool(name, pool.slots, wanted, pool.occupied, why, description, change)
+
+
+def _slot_changed_while_occupied(pool: ExistingPool, slot: Resources) -> bool:
+    """Slots of the old shape that tasks hold would be counted as slots of the new one."""
+    written = _SLOT_IN_DESCRIPTION.search(pool.description)
+    return pool.occupied > 0 and written is not None and written[1] != str(slot)
+
+
+def _promise_problems(
+    cluster: str, group: str, shares: Mapping[str, Share], size: GroupSize
+) -> Iterator[str]:
+    promised = sum(share.guarantee for share in shares.values())
+    if promised > size.live:
+        yield (
+            f"cluster {cluster}, group {group}: guarantees of {promised} slots; "
+            f"the live cluster gives {size.live} ({size.why})"
+        )
+
+
+def _pool_problems(
+    pool: PlannedPool, existing: ExistingPool | None, request: tuple[int, str] | None, slot: Resources
+) -> Iterator[str]:
+    if pool.change is Change.REFUSED and existing is not None and not existing.is_ours:
+        yield f"pool {pool.name}: exists, but is not of our making, so it stays as it is; delete or rename it"
+    elif pool.change is Change.REFUSED:
+        yield (
+            f"pool {pool.name}: the slot is now {slot}, but tasks hold {pool.occupied} slots "
+            "of the old shape; it stays as it is until they have ended"
+        )
+    if request is not None and request[0] > pool.wanted:
+        yield (
+            f"pool {pool.name}: task {request[1]} asks for {request[0]} slots, the pool has {pool.wanted}: "
+            "it would wait for ever"
+        )
+
+
+def _leftovers(existing: Mapping[str, ExistingPool], planned: set[str]) -> Iterator[PlannedPool]:
+    """Pools of ours whose tenant or group is gone: closed while tasks hold slots, then deleted."""
+    for name, pool in sorted(existing.items()):
+        if not pool.is_ours or name in planned:
+            continue
+        if pool.occupied:
+            change = Change.UPDATE if pool.slots else Change.NONE
+            why = "no tenant of the file has it; tasks still hold slots"
+        else:
+            change, why = Change.DELETE, "no tenant of the file has it"
+        yield PlannedPool(name, pool.slots, 0, pool.occupied, why, pool.description, change)

@@ -1,0 +1,146 @@
+"""Merging a tenant's base runtime environment with a task's, and refusing what Ray would swallow.
+
+The rules: ``env_vars`` by key and ``pip`` by package, the task wins; ``py_modules`` one after the
+other; everything else replaced. ``pip``, ``uv`` and ``conda`` exclude each other. Ray ignores an
+unknown key without a word (measured on 2.60), so an unknown key is an error here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+KNOWN_KEYS: Final = frozenset(
+    {
+        "conda",
+        "config",
+        "env_vars",
+        "excludes",
+        "image_uri",
+        "java_jars",
+        "pip",
+        "py_executable",
+        "py_modules",
+        "uv",
+        "worker_process_setup_hook",
+        "working_dir",
+    }
+)
+"""The keys of a job's runtime environment (``ray/runtime_env/runtime_env.py``, 2.60)."""
+
+EXCLUSIVE: Final = ("pip", "uv", "conda")
+RESERVED_ENV_PREFIX: Final = "RAYTENANT_"
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PACKAGE_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)\s*(?:\[|[<>=!~;@\s]|$)")
+
+
+def checked(env: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of ``env`` in its normal form, once every key and shape is right.
+
+    ``pip`` and ``uv`` become a list, or a dict with ``packages`` where options come along;
+    ``env_vars`` is str to str.
+
+    :raises ValueError: starting with the key path, then what was found and what is allowed.
+    """
+    unknown = sorted(set(env) - KNOWN_KEYS)
+    if unknown:
+        raise ValueError(f"{unknown[0]}: found an unknown key; allowed: {', '.join(sorted(KNOWN_KEYS))}")
+    result = dict(env)
+    if "env_vars" in result:
+        result["env_vars"] = _checked_env_vars(result["env_vars"])
+    for installer in ("pip", "uv"):
+        if installer in result:
+            result[installer] = _checked_packages(installer, result[installer])
+    if "py_modules" in result:
+        result["py_modules"] = _strings("py_modules", result["py_modules"])
+    if "working_dir" in result and not (isinstance(result["working_dir"], str) and result["working_dir"]):
+        raise ValueError(
+            f"working_dir: found {result['working_dir']!r}; allowed: a folder or an s3:// archive"
+        )
+    _refuse_two_installers(result)
+    return result
+
+
+def merge(base: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
+    """The tenant's ``base`` with the task's on top, by the rules of this module.
+
+    :raises ValueError: either is wrong, or together they name two of pip, uv and conda.
+    """
+    base, task = checked(base), checked(task)
+    result = {**base, **task}
+    if "env_vars" in base and "env_vars" in task:
+        result["env_vars"] = {**base["env_vars"], **task["env_vars"]}
+    if "py_modules" in base and "py_modules" in task:
+        result["py_modules"] = [*base["py_modules"], *task["py_modules"]]
+    for installer in ("pip", "uv"):
+        if installer in base and installer in task:
+            result[installer] = _merge_packages(base[installer], task[installer])
+    _refuse_two_installers(result)
+    return result
+
+
+def package_key(requirement: str) -> str:
+    """What makes two requirement lines the same package: the normalised name, else the whole line."""
+    match = _PACKAGE_NAME.match(requirement.strip())
+    return re.sub(r"[-_.]+", "-", match[1]).lower() if match else requirement.strip()
+
+
+def _merge_packages(base: Any, task: Any) -> Any:
+    base_packages, base_options = _packages_of(base)
+    task_packages, task_options = _packages_of(task)
+    overridden = {package_key(line) for line in task_packages}
+    packages = [line for line in base_packages if package_key(line) not in overridden] + task_packages
+    options = {**base_options, **task_options}
+    return {"packages": packages, **options} if options else packages
+
+
+def _packages_of(value: Any) -> tuple[list[str], dict[str, Any]]:
+    if isinstance(value, Mapping):
+        return list(value["packages"]), {key: v for key, v in value.items() if key != "packages"}
+    return list(value), {}
+
+
+def _checked_packages(installer: str, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return _strings(installer, value)
+    if "packages" not in value:
+        raise ValueError(
+            f"{installer}: found no 'packages' in {dict(value)!r}; allowed: a list, or a dict with it"
+        )
+    return {**value, "packages": _strings(f"{installer}.packages", value["packages"])}
+
+
+def _checked_env_vars(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"env_vars: found {value!r}; allowed: a dict of name to text")
+    for name, text in value.items():
+        if not isinstance(name, str) or not _ENV_NAME.fullmatch(name):
+            raise ValueError(
+                f"env_vars: found the name {name!r}; allowed: letters, digits and _, no digit first"
+            )
+        if name.startswith(RESERVED_ENV_PREFIX):
+            raise ValueError(
+                f"env_vars.{name}: found a reserved name; allowed: names without {RESERVED_ENV_PREFIX}"
+            )
+        if not isinstance(text, str):
+            raise ValueError(f"env_vars.{name}: found {text!r}; allowed: text (quote it: '{text}')")
+    return dict(value)
+
+
+def _strings(key: str, value: Any) -> list[str]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ValueError(f"{key}: found {value!r}; allowed: a list of texts")
+    for item in value:
+        if not isinstance(item, str) or not item.strip():
+            raise ValueError(f"{key}: found {item!r}; allowed: a list of texts")
+    return list(value)
+
+
+def _refuse_two_installers(env: Mapping[str, Any]) -> None:
+    named = [key for key in EXCLUSIVE if env.get(key)]
+    if len(named) > 1:
+        raise ValueError(
+            f"{named[1]}: found together with {named[0]}; allowed: one of {', '.join(EXCLUSIVE)}"
+        )

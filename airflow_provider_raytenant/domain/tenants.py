@@ -1,0 +1,242 @@
+"""The tenant file as data: clusters with their groups and slots, tenants with their shares.
+
+Shapes and checks only; reading YAML is the business of :mod:`airflow_provider_raytenant.tenant_file`.
+Every wrong value says what was found and what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from airflow_provider_raytenant.domain import quantities, runtime_env
+from airflow_provider_raytenant.domain.resources import Resources
+from airflow_provider_raytenant.domain.storage_prefix import StoragePrefix
+
+NAME_ALLOWED = "lower-case letters, digits, '-' and '_', a letter or digit first and last, at most 50"
+_NAME_PATTERN = r"^[a-z0-9]([a-z0-9_-]{0,48}[a-z0-9])?$"
+RESERVED_GROUPS = ("large", "backfill")
+
+
+def _name(value: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(_NAME_PATTERN, value):
+        raise ValueError(f"found {value!r}; allowed: {NAME_ALLOWED}")
+    return value
+
+
+def _positive(value: float) -> float:
+    if value <= 0:
+        raise ValueError(f"found {value:g}; allowed: more than 0")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"found {value!r}; allowed: a whole number of slots, at least 0")
+    return value
+
+
+def _weight(value: Any) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1e6:
+        raise ValueError(f"found {value!r}; allowed: a number above 0 and below 1000000")
+    return float(value)
+
+
+_MEMORY_SCHEMA = {
+    "anyOf": [
+        {"type": "integer", "minimum": 0},
+        {"type": "string", "pattern": r"^\d+(\.\d+)?\s*([KMGTP]i?)?B$"},
+    ]
+}
+_FRACTION_SCHEMA = {
+    "anyOf": [
+        {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"},
+    ]
+}
+_NAME_SCHEMA = {"type": "string", "pattern": _NAME_PATTERN}
+
+Name = Annotated[str, BeforeValidator(_name), WithJsonSchema(_NAME_SCHEMA)]
+Memory = Annotated[int, BeforeValidator(quantities.parse_memory), WithJsonSchema(_MEMORY_SCHEMA)]
+Count = Annotated[
+    float, BeforeValidator(quantities.parse_count), WithJsonSchema({"type": "number", "minimum": 0})
+]
+Fraction = Annotated[float, BeforeValidator(quantities.parse_fraction), WithJsonSchema(_FRACTION_SCHEMA)]
+Slots = Annotated[int, BeforeValidator(_whole), WithJsonSchema({"type": "integer", "minimum": 0})]
+Weight = Annotated[
+    float,
+    BeforeValidator(_weight),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1e6}),
+]
+PerGroup = Slots | dict[Name, Slots]
+
+
+class Part(BaseModel):
+    """A part of the file: no unknown keys, no changes afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_known_keys(cls, data: Any) -> Any:
+        known = ", ".join(cls.model_fields)
+        if not isinstance(data, (Mapping, BaseModel)):
+            raise ValueError(f"found {data!r}; allowed: a mapping with the keys {known}")
+        unknown = (
+            [str(key) for key in data if key not in cls.model_fields] if isinstance(data, Mapping) else []
+        )
+        if unknown:
+            raise ValueError(f"{unknown[0]}: found an unknown key; allowed: {known}")
+        return data
+
+
+class Amount(Part):
+    """An amount of CPU, memory and GPU, in the words of the file."""
+
+    cpus: Count = 0.0
+    memory: Memory = 0
+    gpus: Count = 0.0
+
+    @property
+    def resources(self) -> Resources:
+        """The same as :class:`Resources`."""
+        return Resources(cpus=self.cpus, memory=self.memory, gpus=self.gpus)
+
+
+class Slot(Amount):
+    """What one slot of a group is: CPU and memory (and GPUs) together."""
+
+    cpus: Annotated[Count, AfterValidator(_positive)]
+    memory: Annotated[Memory, AfterValidator(_positive)]
+
+
+class Group(Part):
+    """A kind of nodes with its own slot, told apart by labels or by having GPUs."""
+
+    slot: Slot
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class Autoscale(Part):
+    """What an autoscaling cluster may grow to; Ray does not tell it over HTTP."""
+
+    max: Amount
+    largest_node: Amount | None = None
+
+
+class Cluster(Part):
+    """A Ray cluster behind one Airflow connection of type ``ray``."""
+
+    ray_conn_id: Annotated[str, Field(min_length=1)]
+    usable: Fraction = 1.0
+    reserve: Amount = Amount()
+    autoscale: Autoscale | None = None
+    groups: Annotated[dict[Name, Group], Field(min_length=1)]
+
+    @field_validator("groups")
+    @classmethod
+    def _no_reserved_names(cls, groups: dict[str, Group]) -> dict[str, Group]:
+        for name in groups:
+            if name in RESERVED_GROUPS:
+                raise ValueError(f"found {name!r}; allowed: names other than {', '.join(RESERVED_GROUPS)}")
+        return groups
+
+    @property
+    def default_group(self) -> str:
+        """The first group of the file: the one that numbers without a group's name are about."""
+        return next(iter(self.groups))
+
+
+class RoleCredentials(Part):
+    """Scoped credentials of a role, assumed through an Airflow AWS connection."""
+
+    aws_conn_id: Annotated[str, Field(min_length=1)]
+    role_arn: Annotated[str, Field(pattern=r"^arn:[\w-]+:iam::\d{12}:role/.+$")]
+
+
+class Rules(Part):
+    """What a tenant's jobs may ask for beyond the default."""
+
+    pools: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    """Other pools that its tasks may name, for example ``[default_pool]``."""
+
+
+class TenantDefaults(Part):
+    """Values for every tenant that does not set its own."""
+
+    cluster: Name | None = None
+    storage: str | None = None
+    credentials: Literal["node"] | RoleCredentials | None = None
+    guarantee: PerGroup = 0
+    weight: Weight = 1.0
+    limit: PerGroup | None = None
+    runtime_env: dict[str, Any] = Field(default_factory=dict)
+    rules: Rules = Rules()
+
+    @field_validator("runtime_env")
+    @classmethod
+    def _checked_runtime_env(cls, env: dict[str, Any]) -> dict[str, Any]:
+        return runtime_env.checked(env)
+
+
+class Tenant(TenantDefaults):
+    """One tenant, with the defaults filled in."""
+
+    name: str = Field(exclude=True)
+    cluster: Name
+
+    @model_validator(mode="after")
+    def _shares_agree(self) -> Self:
+        if self.storage is not None and self.credentials is None:
+            raise ValueError(
+                "credentials: found nothing beside storage; allowed: node, or {aws_conn_id, role_arn}"
+            )
+        if isinstance(self.limit, int) and isinstance(self.guarantee, int) and self.guarantee > self.limit:
+            raise ValueError(f"guarantee: found {self.guarantee}; allowed: at most the limit of {self.limit}")
+        return self
+
+    @property
+    def prefix(self) -> StoragePrefix | None:
+        """The tenant's own S3 prefix."""
+        return None if self.storage is None else StoragePrefix.parse(self.storage)
+
+    def share(self, kind: Literal["guarantee", "limit"], group: str, default_group: str) -> int | None:
+        """The tenant's guarantee or limit in slots of a group; ``None`` is no limit."""
+        value: int | Mapping[str, int] | None = getattr(self, kind)
+        none = 0 if kind == "guarantee" else None
+        if isinstance(value, Mapping):
+            return value.get(group, none)
+        return value if group == default_group else none
+
+    def pool(self, group: str, default_group: str) -> str:
+        """The name of the tenant's pool for a group."""
+        return f"ray.{self.name}" if group == default_group else f"ray.{self.name}.{group}"
+
+
+class TenantFile(Part):
+    """The whole file, every tenant with the defaults filled in."""
+
+    deployment: Name
+    clusters: dict[Name, Cluster]
+    tenants: dict[Name, Tenant]
+
+
+class FileShape(Part):
+    """The file as it is written: what the JSON schema for editors describes."""
+
+    deployment: Name
+    defaults: TenantDefaults = TenantDefaults()
+    clusters: Annotated[dict[Name, Cluster], Field(min_length=1)]
+    tenants: Annotated[dict[Name, TenantDefaults], Field(min_length=1)]

@@ -1,0 +1,153 @@
+"""The error tree of the provider.
+
+::
+
+    RayTenantError
+    ├── TerminalError                 trying again cannot help
+    │   ├── TenantFileError           the tenant file is wrong (file, key path, found, allowed)
+    │   ├── ConnectionConfigError     the Airflow connection is wrong
+    │   ├── RequestError              an argument of the operator is wrong
+    │   │   └── PolicyError           ... or the tenant's rules forbid it
+    │   ├── DoesNotFitError           driver or worker fits no node of the cluster
+    │   ├── RayAuthError              Ray wants a token, or another one
+    │   ├── RayRequestError           Ray refused the request itself (4xx)
+    │   ├── RuntimeEnvError           Ray could not build the runtime environment
+    │   ├── JobResultError            the job's result cannot become an XCom
+    │   └── PoolsError                pools cannot be planned or written as things stand
+    └── RetryableError                another try may succeed
+        ├── RayUnavailableError       no sound answer: unreachable, 5xx, broken or late
+        │   └── JobNotFoundError      Ray does not know the submission id
+        ├── PackageLostError          a package of the job left the cluster before its start
+        └── JobFailedError            the job ended, and not well
+            ├── JobTimeoutError       it ran longer than ``job_timeout``
+            ├── JobStartTimeoutError  Ray could not start it in time
+            ├── JobLostError          its node or supervisor died, or Ray forgot it
+            └── JobStoppedError       somebody stopped it
+
+Whether a retry may help is part of the class, so no caller decides it by reading a message.
+Every error can be pickled: it crosses process borders in Airflow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class RayTenantError(Exception):
+    """Root of the tree. ``details`` holds what the message says, for programs (JSON types only)."""
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.message, self.details))
+
+
+def _rebuild(cls: type[RayTenantError], message: str, details: dict[str, Any]) -> RayTenantError:
+    return cls(message, **details)
+
+
+class TerminalError(RayTenantError):
+    """Trying again cannot help: the task fails without using up its retries."""
+
+
+class RetryableError(RayTenantError):
+    """Another try may succeed."""
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One thing that is wrong in a file or a set of arguments.
+
+    ``key_path`` is dotted (``tenants.acme.limit``); ``found`` and ``allowed`` are short texts.
+    """
+
+    key_path: str
+    found: str
+    allowed: str
+
+    def __str__(self) -> str:
+        return f"{self.key_path}: found {self.found}; allowed: {self.allowed}"
+
+
+class TenantFileError(TerminalError):
+    """The tenant file cannot be used. ``problems`` lists every one that was seen."""
+
+    def __init__(self, file: str, problems: list[Problem]) -> None:
+        self.file = file
+        self.problems = problems
+        super().__init__("\n".join(f"{file}: {problem}" for problem in problems))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (TenantFileError, (self.file, self.problems))
+
+
+class ConnectionConfigError(TerminalError):
+    """The Airflow connection holds something that cannot be used."""
+
+
+class RequestError(TerminalError):
+    """An argument of the operator is wrong, by itself or together with another."""
+
+
+class PolicyError(RequestError):
+    """The tenant's rules forbid what is asked for."""
+
+
+class DoesNotFitError(TerminalError):
+    """A driver or a worker asks for more than any node of the cluster has."""
+
+
+class RayAuthError(TerminalError):
+    """Ray wants a token (401) or does not accept the one it got (403)."""
+
+
+class RayRequestError(TerminalError):
+    """Ray refused the request itself (a 4xx other than 401, 403, 404, 408 and 429)."""
+
+
+class RuntimeEnvError(TerminalError):
+    """Ray could not build the runtime environment: the request itself has to change."""
+
+
+class JobResultError(TerminalError):
+    """The entrypoint succeeded, but its result cannot become an XCom."""
+
+
+class PoolsError(TerminalError):
+    """The pools cannot be planned or written as things stand."""
+
+
+class RayUnavailableError(RetryableError):
+    """No sound answer from the dashboard: unreachable, 5xx, broken or late."""
+
+
+class JobNotFoundError(RayUnavailableError):
+    """Ray does not know the submission id (404)."""
+
+
+class PackageLostError(RetryableError):
+    """A package that the job needs left the cluster between upload and submit."""
+
+
+class JobFailedError(RetryableError):
+    """The job ended FAILED: user code, by exit code or signal."""
+
+
+class JobTimeoutError(JobFailedError):
+    """The job ran longer than ``job_timeout`` and was ended for it."""
+
+
+class JobStartTimeoutError(JobFailedError):
+    """Ray could not place the job before its own start time-out (900 s unless configured)."""
+
+
+class JobLostError(JobFailedError):
+    """The job's node or supervisor died, or Ray no longer knows the job."""
+
+
+class JobStoppedError(JobFailedError):
+    """The job was stopped, and not by its own task."""

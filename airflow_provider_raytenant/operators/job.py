@@ -1,0 +1,235 @@
+"""The operator that DAG authors use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.bases.operator import get_merged_defaults
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_raytenant.domain.outcome import FAILURE_KEY, Outcome
+from airflow_provider_raytenant.domain.resources import Workers
+from airflow_provider_raytenant.exceptions import JobFailedError, RequestError, TerminalError
+from airflow_provider_raytenant.links.dashboard import RayJobLink
+from airflow_provider_raytenant.operators.sizing import SIZING_ARGUMENTS, SizedPartial, size
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from airflow.sdk.definitions.mappedoperator import OperatorPartial
+
+    from airflow_provider_raytenant.operators.prepare import Prepared
+
+__all__ = ["RayTenantJobOperator", "Workers"]
+
+
+class RayTenantJobOperator(BaseOperator):
+    """Runs the task as a Ray Job of one tenant.
+
+    ``pool`` and ``pool_slots`` come from the footprint (driver and workers) and the tenant file, so that
+    Airflow's scheduler queues what the tenant's share of the cluster cannot hold yet. The task defers;
+    its trigger submits the job, follows it, copies its output into the task's log and ends the task.
+
+    Example::
+
+        RayTenantJobOperator(
+            task_id="train",
+            tenant="acme",
+            entrypoint=["python", "train.py", "{{ ds }}"],
+            num_cpus=1,
+            memory="2GiB",
+            workers=Workers(count=4, num_cpus=2, memory="4GiB"),
+            working_dir="train_job",
+            pip=["pandas==2.2.3"],
+            env_vars={"MODEL": "ridge"},
+            job_timeout=timedelta(hours=1),
+        )
+
+    :param tenant: a tenant of the tenant file, ``"acme"``.
+    :param entrypoint: a string for the shell, ``"cd src && python x.py > out.txt"``, or a list that is
+        executed as it is, ``["python", "x.py", "{{ ds }}"]``. (templated)
+    :param num_cpus: CPUs of the driver, ``0.5``. Default 1; never 0, since Ray would pin it to the head.
+    :param num_gpus: GPUs of the driver, ``1``. Default 0.
+    :param memory: memory that Ray reserves for the driver, ``"2GiB"`` or bytes. Default: none reserved.
+    :param resources: custom resources of the driver, ``{"fpga": 1}``.
+    :param label_selector: labels of the node for the driver, ``{"zone": "in(a,b)"}``.
+    :param workers: what the job's own tasks and actors will use at a time,
+        ``Workers(count=4, num_cpus=2, memory="4GiB")``. Ray does not hold a job to it.
+    :param working_dir: where the job starts: a folder beside the DAG file, ``"train_job"``, or an archive
+        below the tenant's prefix, ``"s3://lake/tenants/acme/code/train.zip"``. Default: a private empty
+        folder. (templated)
+    :param py_modules: Python packages to import, folders or archives as above, ``["shared_code"]``.
+        (templated)
+    :param pip: requirements, ``["pandas==2.2.3"]``; they win over the tenant's own by package. (templated)
+    :param env_vars: environment of driver and workers, ``{"MODEL": "ridge"}``. Ray shows it to everybody
+        on the cluster: nothing secret belongs here. (templated)
+    :param runtime_env: any other key of Ray's runtime environment, ``{"excludes": ["*.csv"]}``. (templated)
+    :param metadata: shown with the job on Ray's dashboard, ``{"owner": "ann"}``. (templated)
+    :param job_timeout: seconds or a timedelta that the entrypoint may run, ``timedelta(hours=1)``. Default:
+        no limit.
+    :param poll_interval: longest time between two looks at the job, in seconds. Default 5.
+    :param deferrable: wait in the triggerer (default) or, with ``False``, on the worker.
+    :param pool: another pool than the tenant's, where its rules allow it.
+    :param pool_slots: more slots than the footprint takes; needed where ``expand()`` maps the footprint.
+
+    :raises RequestError: an argument is wrong (when the DAG is parsed, as far as it can be known there).
+    """
+
+    template_fields = (
+        "entrypoint",
+        "working_dir",
+        "py_modules",
+        "pip",
+        "env_vars",
+        "runtime_env",
+        "metadata",
+    )
+    template_fields_renderers = {
+        "entrypoint": "bash",
+        "env_vars": "json",
+        "runtime_env": "json",
+        "metadata": "json",
+    }
+    operator_extra_links = (RayJobLink(),)
+    ui_color = "#e6f2fb"
+
+    def __init__(
+        self,
+        *,
+        tenant: str,
+        entrypoint: str | Sequence[str],
+        num_cpus: float = 1,
+        num_gpus: float = 0,
+        memory: str | int | None = None,
+        resources: Mapping[str, float] | None = None,
+        label_selector: Mapping[str, str] | None = None,
+        workers: Workers | None = None,
+        working_dir: str | None = None,
+        py_modules: Sequence[str] | None = None,
+        pip: Sequence[str] | Mapping[str, Any] | None = None,
+        env_vars: Mapping[str, str] | None = None,
+        runtime_env: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        job_timeout: timedelta | float | None = None,
+        poll_interval: timedelta | float = 5.0,
+        deferrable: bool = True,
+        pool: str | None = None,
+        pool_slots: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.sizing = size(
+            tenant,
+            pool=pool,
+            pool_slots=pool_slots,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            memory=memory,
+            resources=resources,
+            workers=workers,
+            label_selector=label_selector,
+        )
+        super().__init__(pool=self.sizing.pool, pool_slots=self.sizing.pool_slots, **kwargs)
+        self.tenant = tenant
+        self.entrypoint = entrypoint
+        self.label_selector = label_selector
+        self.working_dir = working_dir
+        self.py_modules = py_modules
+        self.pip = pip
+        self.env_vars = env_vars
+        self.runtime_env = runtime_env
+        self.metadata = metadata
+        self.job_timeout = _seconds("job_timeout", job_timeout)
+        self.poll_interval = _seconds("poll_interval", poll_interval)
+        self.deferrable = deferrable
+        self.job_page = ""
+        self._submitted: Prepared | None = None
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> OperatorPartial:
+        """As :meth:`BaseOperator.partial`, with pool and slots computed.
+
+        Mapped tasks take both from here only; without it they would land in ``default_pool``.
+        """
+        defaults, _ = get_merged_defaults(
+            dag=kwargs.get("dag") or _current_dag(),
+            task_group=kwargs.get("task_group"),
+            task_params=None,
+            task_default_args=kwargs.get("default_args"),
+        )
+        known = {**defaults, **kwargs}
+        if known.get("tenant") is None:
+            raise RequestError(
+                "tenant: found nothing in partial(); allowed: the name of a tenant, since it names the pool"
+            )
+        given = {name: known[name] for name in ("pool", "pool_slots", *SIZING_ARGUMENTS) if name in known}
+        sizing = size(known["tenant"], **given)
+        kwargs |= {"pool": sizing.pool, "pool_slots": sizing.pool_slots}
+        plain = super().partial(**kwargs)
+        plain._expand_called = True  # The one that is returned warns by itself if it is never mapped.
+        return SizedPartial(
+            operator_class=plain.operator_class,
+            kwargs=plain.kwargs,
+            params=plain.params,
+            slots_given=known.get("pool_slots") is not None,
+        )
+
+    def execute(self, context: Context) -> Any:
+        """Check and prepare everything, submit nothing, and hand over to the trigger."""
+        from airflow_provider_raytenant.operators.prepare import prepare, run_here
+
+        try:
+            prepared = prepare(self, context)
+            self.job_page = prepared.endpoint.job_page(prepared.submission_id)
+            if not self.deferrable:
+                self._submitted = prepared
+                return self._finish(run_here(prepared, self.log))
+        except TerminalError as error:
+            raise AirflowFailException(str(error)) from error
+        self.log.info("Ray job %s: %s", prepared.submission_id, self.job_page)
+        # `defer` raises: it never comes back.
+        return self.defer(trigger=prepared.trigger(), method_name=self.execute_complete.__name__)
+
+    def execute_complete(self, context: Context, event: Any) -> Any:
+        """The end of a task that needs a worker for it.
+
+        :param event: what the trigger found; a plain text under ``dag.test()`` of some Airflow versions.
+        """
+        if not isinstance(event, Mapping):
+            if event == "success":
+                return None
+            raise JobFailedError(f"the Ray job failed (its trigger said {event!r}); its output is above")
+        outcome = Outcome.from_json(event)
+        if outcome.error is not None:
+            context["ti"].xcom_push(FAILURE_KEY, outcome.failure())
+        return self._finish(outcome)
+
+    def _finish(self, outcome: Outcome) -> Any:
+        if outcome.error is None:
+            return outcome.result
+        if not outcome.retryable:
+            raise AirflowFailException(str(outcome.error)) from outcome.error
+        raise outcome.error
+
+    def on_kill(self) -> None:
+        """Stop the job of a task that waits on its worker."""
+        if self._submitted is not None:
+            from airflow_provider_raytenant.operators.prepare import stop_here
+
+            stop_here(self._submitted, self.log)
+
+
+def _current_dag() -> Any:
+    from airflow.sdk.definitions._internal.contextmanager import DagContext
+
+    return DagContext.get_current()
+
+
+def _seconds(name: str, value: timedelta | float | None) -> float | None:
+    if value is None and name == "job_timeout":
+        return None
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 < seconds < 1e9:
+        raise RequestError(f"{name}: found {value!r}; allowed: seconds above 0, or a timedelta")
+    return float(seconds)

@@ -1,0 +1,147 @@
+"""Pool and slots of a task, known when its DAG is parsed: for ``__init__`` and ``partial()`` alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import attrs
+from airflow.sdk.definitions.mappedoperator import OperatorPartial
+
+from airflow_provider_raytenant import tenant_file
+from airflow_provider_raytenant.domain.job_spec import Placement, place
+from airflow_provider_raytenant.domain.resources import Workers, request
+from airflow_provider_raytenant.exceptions import PolicyError, RequestError
+from airflow_provider_raytenant.tenant_file import TenantView
+
+FOOTPRINT_ARGUMENTS: Final = ("num_cpus", "num_gpus", "memory", "resources", "workers")
+SIZING_ARGUMENTS: Final = (*FOOTPRINT_ARGUMENTS, "label_selector")
+NEVER_MAPPED: Final = ("tenant", "label_selector", "pool", "pool_slots")
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """Where a task queues, and the part of the tenant file that says so."""
+
+    view: TenantView
+    placement: Placement
+    pool: str
+    pool_slots: int
+
+
+def size(
+    tenant: Any,
+    *,
+    pool: str | None = None,
+    pool_slots: int | None = None,
+    num_cpus: Any = 1,
+    num_gpus: Any = 0,
+    memory: Any = None,
+    resources: Mapping[str, Any] | None = None,
+    workers: Workers | None = None,
+    label_selector: Mapping[str, str] | None = None,
+) -> Sizing:
+    """Pool and slots from the footprint and the tenant file.
+
+    :raises TenantFileError: the file, this tenant or its cluster is wrong.
+    :raises RequestError: an argument is wrong; a :class:`PolicyError` where the tenant's rules forbid it.
+    """
+    if not isinstance(tenant, str) or not tenant:
+        raise RequestError(f"tenant: found {tenant!r}; allowed: the name of a tenant of the tenant file")
+    if workers is not None and not isinstance(workers, Workers):
+        raise RequestError(
+            f"workers: found {workers!r}; allowed: Workers(count=4, num_cpus=2, memory='4GiB')"
+        )
+    _check_selector(label_selector)
+    view = tenant_file.view(tenant_file.config_file(), tenant)
+    _check_credentials(view)
+    try:
+        driver = request("", num_cpus, memory, num_gpus, resources)
+    except ValueError as error:
+        raise RequestError(str(error)) from None
+    placement = place(view.tenant, view.cluster, driver, workers, label_selector)
+    if pool is not None and pool != placement.pool and pool not in view.tenant.rules.pools:
+        allowed = ", ".join((placement.pool, *view.tenant.rules.pools))
+        raise PolicyError(
+            f"pool: found {pool!r}; allowed for tenant {tenant}: {allowed} "
+            "(leave it out, also of default_args)",
+            rule="pools",
+        )
+    return Sizing(view, placement, pool or placement.pool, _slots(placement, pool, pool_slots))
+
+
+def _slots(placement: Placement, pool: str | None, pool_slots: int | None) -> int:
+    if pool_slots is None:
+        return placement.slots
+    if not isinstance(pool_slots, int) or isinstance(pool_slots, bool) or pool_slots < 1:
+        raise RequestError(f"pool_slots: found {pool_slots!r}; allowed: a whole number of at least 1")
+    # Another pool, where the tenant may name one, has slots of its own meaning.
+    if pool_slots < placement.slots and pool in (None, placement.pool):
+        raise RequestError(
+            f"pool_slots: found {pool_slots}; allowed: at least {placement.slots}, "
+            f"which the footprint of {placement.footprint} takes (leave it out)"
+        )
+    return pool_slots
+
+
+def _check_selector(selector: Any) -> None:
+    if selector is None:
+        return
+    texts = isinstance(selector, Mapping) and all(
+        isinstance(part, str) for pair in selector.items() for part in pair
+    )
+    if not texts:
+        raise RequestError(
+            f"label_selector: found {selector!r}; allowed: a dict of label to condition, both texts"
+        )
+
+
+def _check_credentials(view: TenantView) -> None:
+    """Refuse what would run with wider rights than the file asks for."""
+    if view.tenant.credentials not in (None, "node"):
+        raise PolicyError(
+            f"tenant {view.tenant.name}: credentials: found a role; allowed in this version: node "
+            "(the job would run with the node's own rights, which are wider)",
+            rule="credentials",
+        )
+
+
+@attrs.define(kw_only=True, repr=False)
+class SizedPartial(OperatorPartial):
+    """What ``partial()`` returns: refuses to map what would change the footprint behind the pool's back."""
+
+    slots_given: bool = False
+
+    def expand(self, **mapped_kwargs: Any) -> Any:
+        """Map over these arguments.
+
+        :raises RequestError: one of them decides over pool or slots.
+        """
+        self._check_mapped(mapped_kwargs)
+        return super().expand(**mapped_kwargs)
+
+    def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> Any:
+        """Map over dicts of arguments; what comes out of an XCom is checked when the task runs."""
+        if not hasattr(kwargs, "operator"):
+            for item in kwargs if isinstance(kwargs, (list, tuple)) else ():
+                self._check_mapped(item if isinstance(item, Mapping) else {})
+        return super().expand_kwargs(kwargs, strict=strict)
+
+    def _check_mapped(self, mapped: Mapping[str, Any]) -> None:
+        try:
+            for name in NEVER_MAPPED:
+                if name in mapped:
+                    raise RequestError(
+                        f"{name}: found in expand(); allowed: in partial() only, "
+                        "since one pool serves all mapped tasks"
+                    )
+            for name in FOOTPRINT_ARGUMENTS:
+                if name in mapped and not self.slots_given:
+                    raise RequestError(
+                        f"{name}: found in expand(); allowed: with an explicit pool_slots in partial(), "
+                        "large enough for the largest of the mapped tasks"
+                    )
+        except RequestError:
+            self._expand_called = True  # Else its destructor warns of a task that was never mapped.
+            raise

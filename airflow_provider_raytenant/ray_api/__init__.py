@@ -1,0 +1,1 @@
+"""The only place that speaks to Ray: its documented REST API, never ``import ray``."""

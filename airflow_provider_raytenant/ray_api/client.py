@@ -1,0 +1,258 @@
+"""An asynchronous client of Ray's REST API with a time-out on every request.
+
+Ray's own ``JobSubmissionClient`` blocks, has no time-outs and costs 35 MB and half a second to
+import; a triggerer with a thousand waiting tasks can afford none of that.
+
+What can be repeated without harm (reads, a stop, a delete, an upload of content-addressed data) is
+repeated with backoff. A submit is not: its answer may be lost after it took effect, so
+:meth:`RayClient.submit` looks for the job before it tries again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from airflow_provider_raytenant.domain.capacity import Node
+from airflow_provider_raytenant.domain.job_info import JobInfo
+from airflow_provider_raytenant.exceptions import (
+    JobNotFoundError,
+    RayAuthError,
+    RayRequestError,
+    RayUnavailableError,
+)
+from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
+from airflow_provider_raytenant.ray_api.nodes import parse_nodes
+
+REQUEST_TIMEOUT = 15.0
+"""Seconds for one request, answer included. Uploads and whole logs get :data:`TRANSFER_TIMEOUT`."""
+
+TRANSFER_TIMEOUT = 120.0
+ATTEMPTS = 4
+_TRANSIENT_4XX = (408, 429)
+
+
+class RayClient:
+    """Speaks to one dashboard; use it as an asynchronous context manager.
+
+    Example::
+
+        async with RayClient(endpoint) as ray:
+            job = await ray.job("acme-etl-load-try1-0a1b")
+
+    Every method raises :class:`RayAuthError` (401, 403), :class:`RayRequestError` (another 4xx) or
+    :class:`RayUnavailableError` (no sound answer within the attempts).
+    """
+
+    def __init__(self, endpoint: RayEndpoint, *, timeout: float = REQUEST_TIMEOUT, attempts: int = ATTEMPTS):
+        self.endpoint = endpoint
+        self._timeout = timeout
+        self._attempts = attempts
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(ssl=self.endpoint.ssl())
+        self._session = aiohttp.ClientSession(connector=connector, headers=self.endpoint.request_headers())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def version(self) -> dict[str, Any]:
+        """``{"ray_version": "2.60.0", ...}`` of ``GET /api/version`` (answers without a token too)."""
+        return _mapping(await self._read("/api/version"))
+
+    async def wants_token(self) -> bool:
+        """Whether the cluster refuses a request that brings no token."""
+        url = self.endpoint.url("/api/v0/nodes?limit=1")
+        headers = replace(self.endpoint, token=None).request_headers()
+        limit = aiohttp.ClientTimeout(total=self._timeout)
+        async with (
+            aiohttp.ClientSession(headers=headers) as bare,
+            bare.get(url, ssl=self.endpoint.ssl(), timeout=limit) as response,
+        ):
+            return response.status in (401, 403)
+
+    async def nodes(self) -> list[Node]:
+        """The alive nodes with their totals and labels."""
+        return parse_nodes(await self._read("/api/v0/nodes?detail=1&limit=10000"))
+
+    async def job(self, submission_id: str) -> JobInfo:
+        """One job.
+
+        :raises JobNotFoundError: Ray does not know it.
+        """
+        return _job(await self._read(f"/api/jobs/{submission_id}"))
+
+    async def jobs(self) -> list[JobInfo]:
+        """Every job that came through the jobs API, finished ones included (records never expire)."""
+        answer = await self._read("/api/jobs/")
+        if not isinstance(answer, list):
+            raise RayUnavailableError(f"{self._where()} gave no list of jobs, but {str(answer)[:200]!r}")
+        return [_job(record) for record in answer if record.get("type") == "SUBMISSION"]
+
+    async def submit(self, request: dict[str, Any]) -> bool:
+        """Submit once: ``True`` if this call created the job, ``False`` if it was there already.
+
+        Ray answers 500 for a known submission id, and may answer 500 or nothing after it took the
+        job; so on anything but a clear answer the job is looked up, and only its absence allows
+        another attempt.
+        """
+        created: bool = await self._retrying()(self._submit_or_find, request)
+        return created
+
+    async def stop(self, submission_id: str) -> bool:
+        """Ask Ray to stop the job; ``False`` if it had ended already. The job ends a little later."""
+        answer = await self._repeat("POST", f"/api/jobs/{submission_id}/stop")
+        return bool(_mapping(answer).get("stopped"))
+
+    async def delete(self, submission_id: str) -> bool:
+        """Remove the record of a finished job."""
+        return bool(_mapping(await self._repeat("DELETE", f"/api/jobs/{submission_id}")).get("deleted"))
+
+    async def has_package(self, uri: str) -> bool:
+        """Whether a ``gcs://`` package is on the cluster; asking pins it there for ten minutes."""
+        try:
+            await self._read(_package_path(uri))
+        except RayRequestError as error:
+            if error.details.get("status") == 404:
+                return False
+            raise
+        return True
+
+    async def put_package(self, uri: str, content: bytes) -> None:
+        """Upload a package; the same content under the same name makes a repeat harmless."""
+        await self._repeat("PUT", _package_path(uri), data=content, timeout=TRANSFER_TIMEOUT)
+
+    async def logs(self, submission_id: str) -> str:
+        """All output of the driver so far."""
+        answer = await self._repeat("GET", f"/api/jobs/{submission_id}/logs", timeout=TRANSFER_TIMEOUT)
+        return str(_mapping(answer).get("logs") or "")
+
+    async def tail(self, submission_id: str) -> AsyncIterator[str]:
+        """The driver's output from its first byte on, in pieces, as it is written.
+
+        It ends some seconds after the job, and sometimes before: an end says nothing about the job.
+
+        :raises RayUnavailableError: the connection failed.
+        """
+        url = self.endpoint.url(f"/api/jobs/{submission_id}/logs/tail")
+        try:
+            async with self._open().ws_connect(url, max_msg_size=0, heartbeat=30) as socket:
+                async for message in socket:
+                    if message.type is not aiohttp.WSMsgType.TEXT:
+                        return
+                    yield message.data
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise RayUnavailableError(f"{self._where()}: the log stream broke: {_reason(error)}") from error
+
+    async def _submit_or_find(self, request: dict[str, Any]) -> bool:
+        try:
+            await self._request("POST", "/api/jobs/", json=request)
+        except RayUnavailableError:
+            if await self._knows(request["submission_id"]):
+                return False
+            raise
+        return True
+
+    async def _knows(self, submission_id: str) -> bool:
+        try:
+            await self.job(submission_id)
+        except JobNotFoundError:
+            return False
+        return True
+
+    async def _read(self, path: str) -> Any:
+        return await self._repeat("GET", path)
+
+    async def _repeat(self, method: str, path: str, **options: Any) -> Any:
+        return await self._retrying()(self._request, method, path, **options)
+
+    def _retrying(self) -> AsyncRetrying:
+        def worth_repeating(error: BaseException) -> bool:
+            return isinstance(error, RayUnavailableError) and not isinstance(error, JobNotFoundError)
+
+        return AsyncRetrying(
+            stop=stop_after_attempt(self._attempts),
+            wait=wait_random_exponential(multiplier=0.2, max=3),
+            retry=retry_if_exception(worth_repeating),
+            reraise=True,
+        )
+
+    async def _request(
+        self, method: str, path: str, *, timeout: float | None = None, json: Any = None, data: Any = None
+    ) -> Any:
+        limit = aiohttp.ClientTimeout(total=timeout or self._timeout)
+        url = self.endpoint.url(path)
+        try:
+            async with self._open().request(method, url, json=json, data=data, timeout=limit) as response:
+                text = await response.text(errors="replace")
+                return self._answer(response.status, text, path)
+        except TimeoutError as error:
+            raise RayUnavailableError(
+                f"{self._where()} did not answer within {limit.total:g} s ({method} {path})"
+            ) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise RayUnavailableError(f"{self._where()} cannot be reached: {_reason(error)}") from error
+
+    def _answer(self, status: int, text: str, path: str) -> Any:
+        """The JSON of a good answer; an error of our tree for every other."""
+        excerpt = " ".join(text.split())[:300]
+        if status == 401:
+            given = "the one given is not one" if self.endpoint.token else "the connection has none"
+            raise RayAuthError(f"{self._where()} wants a token (401): {given}", status=status)
+        if status == 403:
+            raise RayAuthError(f"{self._where()} refuses the connection's token (403)", status=status)
+        if status == 404 and path.startswith("/api/jobs/") and "does not exist" in text:
+            raise JobNotFoundError(f"{self._where()} does not know this job: {excerpt}", status=status)
+        if 400 <= status < 500 and status not in _TRANSIENT_4XX:
+            raise RayRequestError(f"{self._where()} refused {path} ({status}): {excerpt}", status=status)
+        if status >= 300:
+            raise RayUnavailableError(f"{self._where()} answered {status}: {excerpt}", status=status)
+        try:
+            return json.loads(text) if text else {}
+        except ValueError:
+            if path.startswith("/api/packages/"):
+                return {}
+            raise RayUnavailableError(f"{self._where()} gave no JSON for {path}: {excerpt!r}") from None
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("RayClient is used outside of `async with`")
+        return self._session
+
+    def _where(self) -> str:
+        return f"Ray at {self.endpoint.address}"
+
+
+def _package_path(uri: str) -> str:
+    protocol, _, name = uri.partition("://")
+    return f"/api/packages/{protocol}/{name}"
+
+
+def _job(record: Any) -> JobInfo:
+    try:
+        return JobInfo.from_ray(record)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RayUnavailableError(
+            f"Ray gave no sound job record ({error!r}): {str(record)[:200]!r}"
+        ) from error
+
+
+def _mapping(answer: Any) -> dict[str, Any]:
+    if not isinstance(answer, dict):
+        raise RayUnavailableError(f"Ray gave no JSON object, but {str(answer)[:200]!r}")
+    return answer
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__
