@@ -7,7 +7,6 @@ decides how many of them run at once, and the last task reads what each job retu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import date, timedelta
 from typing import Any
 
@@ -35,9 +34,10 @@ with DAG(
         return [{"DAY": str(first + timedelta(days=number))} for number in range(params["days"])]
 
     @task
-    def most_cancelled(reports: Iterable[dict[str, Any]]) -> dict[str, Any]:
-        """The report of the day with the largest share of cancelled flights."""
-        return max(reports, key=lambda report: report["cancelled"] / report["rows"])
+    def most_cancelled(reports: Any) -> dict[str, Any]:
+        """Of what each job returned, the day with the largest share of cancelled flights."""
+        worst: dict[str, Any] = max(reports, key=lambda report: report["cancelled"] / report["rows"])
+        return worst
 
     delays = RayTenantJobOperator.partial(
         task_id="delays",

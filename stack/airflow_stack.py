@@ -9,6 +9,7 @@ import secrets
 import signal
 import subprocess
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -76,6 +77,7 @@ class AirflowStack:
         self.password = secrets.token_urlsafe(12)
         self.scope = scope
         self.services: dict[str, Service] = {}
+        self._started_at: dict[str, datetime] = {}
         self._program = (airflow_binary or find_program("airflow", "install apache-airflow")).absolute()
         self._extra_env = dict(extra_env or {})
         self.port, worker_logs, trigger_logs = ports.free_ports(3)
@@ -160,28 +162,33 @@ class AirflowStack:
             raise
 
     def health(self) -> dict[str, str]:
-        """The state of each of the four as ``/api/v2/monitor/health`` tells it; all "down" if mute."""
-        try:
-            answer = request("GET", f"{self.base_url}/api/v2/monitor/health", timeout=5)
-            told: dict[str, Any] = answer.json() if answer.status == 200 else {}
-        except (OSError, ValueError):
-            told = {}
+        """The state of each of the four as ``/api/v2/monitor/health`` tells it; all "down" if mute.
+
+        Airflow judges by heartbeats: a process that was killed stays "healthy" for some 30 s.
+        """
+        told = self._health()
         return {
             name: told.get(_HEALTH_KEYS.get(name, name), {}).get("status") or "down" for name in PROCESSES
         }
 
     def wait_healthy(self, name: str, timeout: float = 120.0) -> None:
-        """Wait for one of the four; see ``wait_until`` for the errors.
+        """Wait until one of the four is healthy and has shown a sign of life since it was started here.
 
-        Health is judged by heartbeats: for 30 s it says nothing about a process that was killed.
+        See ``wait_until`` for the errors.
         """
-        wait_until(
-            lambda: self.health()[name] == "healthy",
-            timeout=timeout,
-            what=f"Airflow's {name}",
-            service=self.services[name],
-            interval=0.25,
-        )
+
+        def healthy() -> bool:
+            key = _HEALTH_KEYS.get(name, name)
+            told = self._health().get(key, {})
+            if told.get("status") != "healthy":
+                return False
+            if name == "api-server":  # it has no heartbeat: its answer is the sign of life
+                return True
+            heartbeat = told.get(f"latest_{key}_heartbeat")
+            return heartbeat is not None and datetime.fromisoformat(heartbeat) >= self._started_at[name]
+
+        what = f"Airflow's {name}"
+        wait_until(healthy, timeout=timeout, what=what, service=self.services[name], interval=0.25)
 
     def stop_process(self, name: str, timeout: float = 15.0) -> None:
         """End one of the four and all that it started; for the scheduler, running tasks too."""
@@ -223,7 +230,16 @@ class AirflowStack:
     def _passwords_file(self) -> Path:
         return self.directory / "passwords.json"
 
+    def _health(self) -> dict[str, dict[str, Any]]:
+        try:
+            answer = request("GET", f"{self.base_url}/api/v2/monitor/health", timeout=5)
+            told: dict[str, dict[str, Any]] = answer.json() if answer.status == 200 else {}
+        except (OSError, ValueError):
+            return {}
+        return told
+
     def _start(self, name: str) -> None:
+        self._started_at[name] = datetime.now(UTC)
         self.services[name] = start_service(
             name,
             [str(self._program), name],

@@ -103,7 +103,7 @@ class Postgres:
             raise
         try:
             wait_until(server._accepts, timeout=timeout, what="PostgreSQL", service=service)
-            server._run("createdb", DATABASE)
+            server._run("createdb", DATABASE, check=True)
         except BaseException:
             server.stop(timeout=0.0)
             raise
@@ -131,21 +131,11 @@ class Postgres:
         self.stop()
 
     def _accepts(self) -> bool:
-        command = [str(self.binaries / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
-        return subprocess.run(command, check=False, timeout=30).returncode == 0
+        return self._run("pg_isready", "-q").returncode == 0
 
-    def _run(self, program: str, *arguments: str) -> None:
-        command = [
-            str(self.binaries / program),
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(self.port),
-            "-U",
-            USER,
-            *arguments,
-        ]
-        subprocess.run(command, check=True, capture_output=True, timeout=30)
+    def _run(self, program: str, *arguments: str, check: bool = False) -> subprocess.CompletedProcess[bytes]:
+        command = [str(self.binaries / program), "-h", "127.0.0.1", "-p", str(self.port), "-U", USER]
+        return subprocess.run([*command, *arguments], check=check, capture_output=True, timeout=30)
 
 
 def postgres_binaries() -> Path:

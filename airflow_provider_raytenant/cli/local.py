@@ -11,7 +11,7 @@ from airflow_provider_raytenant.exceptions import RayTenantError, RequestError
 from airflow_provider_raytenant.local import laptop, s3_server
 from airflow_provider_raytenant.local.errors import LocalError
 
-BUCKET = "lake"
+BUCKET = s3_server.DEFAULT_BUCKET
 _TENANT_FILE = "raytenant.yaml"
 
 

@@ -95,10 +95,11 @@ def outcome_of(job: JobInfo, record: Mapping[str, Any] | None) -> Outcome:
     kind, text = _failure(job, record)
     if record.get("result_error"):
         details["result_error"] = record["result_error"]
-    message = f"{text} (job {job.submission_id})"
-    shown = job.message.strip()
-    if shown and kind is not JobTimeoutError and kind is not JobResultError:
-        message += f"\n{shown}"
+    ray_type = f", Ray says {job.error_type}" if job.error_type else ""
+    message = f"{text} (job {job.submission_id}{ray_type})"
+    if job.message.strip() and job.exit_code is None:
+        # With an exit code the message only quotes the output, which is in the task's log already.
+        message += f"\n{job.message.strip()}"
     return Outcome(job.submission_id, error=kind(message, **details))
 
 

@@ -39,7 +39,7 @@ class Ending:
         self.extra: dict[str, object] = {}
 
     def record(self) -> dict[str, object]:
-        """The object that `end_record.encode` writes: keys v, outcome, exit_code, signal, seconds, extra's."""
+        """The object that `end_record.encode` writes: v, outcome, exit_code, signal, seconds, extra's."""
         return {
             "v": 1,
             "outcome": self.outcome.value,

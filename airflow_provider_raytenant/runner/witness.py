@@ -29,7 +29,7 @@ class Witness:
         self._plant()
 
     def saw(self, number: int) -> bool:
-        """Whether the witness died by this signal; waits up to 0.3 s, as a sender goes from one to the next."""
+        """Whether the witness died by this signal; waits up to 0.3 s, for a sender takes them in turn."""
         end = time.monotonic() + _SETTLE_SECONDS
         while self._pid:
             pid, status = os.waitpid(self._pid, os.WNOHANG)

@@ -16,7 +16,7 @@ JOBS = Path(__file__).parents[2] / "dags" / "jobs"
 class Client:
     """One bucket of an S3 client."""
 
-    class exceptions:  # noqa: N801 - botocore's name
+    class exceptions:  # botocore's name
         class NoSuchKey(Exception):
             pass
 

@@ -70,7 +70,7 @@ def test_a_long_record_in_several_lines():
     record = {"v": 1, "result": "ž" * 10_000}
     text = encode(record)
     lines = text.split("\n")
-    assert lines[0] == "" and lines[-1] == ""
+    assert (lines[0], lines[-1]) == ("", "")
     assert [line.split(" ")[1] for line in lines[1:-1]] == [f"{k}/7" for k in range(1, 8)]
     assert max(len(line.split(" ")[2]) for line in lines[1:-1]) == 4000
     assert text.isascii()
@@ -121,7 +121,7 @@ def test_lines_come_as_soon_as_they_are_complete():
 
 
 def test_what_json_cannot_hold_is_refused():
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="not JSON compliant"):
         encode({"v": 1, "result": float("nan")})
     with pytest.raises(ValueError, match="at most 9999"):
         encode({"v": 1, "result": "x" * 30_000_000})

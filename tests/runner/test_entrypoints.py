@@ -213,7 +213,8 @@ def test_a_jobs_own_modules_do_not_shadow_the_standard_library(run, tmp_path, ru
     for name in SHADOWS:
         (work / f"{name}.py").write_text(f"raise SystemExit('shadowed {name}')")
     # The job still finds its own module first; the runner gets as far as `resource` and `shutil`.
-    script = f"mkdir $TMPDIR/left; touch $RAYTENANT_RESULT_PATH.other; {runner_python} -c 'import json'; kill -TERM $$"
+    leave = "mkdir $TMPDIR/left; touch $RAYTENANT_RESULT_PATH.other"
+    script = f"{leave}; {runner_python} -c 'import json'; kill -TERM $$"
     job = run("--shell", script)
     assert job.lines == ["shadowed json"]
     assert job.process.returncode == -signal.SIGTERM

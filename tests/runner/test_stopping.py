@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -175,5 +176,4 @@ def test_without_proc_the_tree_is_the_child(start):
 
 
 def _children(parent: int) -> list[int]:
-    with open(f"/proc/{parent}/task/{parent}/children") as file:
-        return [int(word) for word in file.read().split()]
+    return [int(word) for word in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]

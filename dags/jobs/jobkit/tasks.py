@@ -22,7 +22,7 @@ def at_most(
 
     Results come in the order of the items. Each of `shared` is put into the object store once.
     """
-    import ray
+    import ray  # noqa: TID251 - a job's own code, on the cluster
 
     task = ray.remote(num_cpus=1, memory=WORKER_MEMORY)(function)
     kept = [ray.put(value) for value in shared]

@@ -1,0 +1,188 @@
+"""`make demo`: two tenants on one Ray cluster, queued by Airflow pools, from nothing to a table.
+
+Run it as ``python -m stack.demo [--keep] [--directory DIR]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from stack.deployment import (
+    ROOT,
+    airflow_environment,
+    cluster_ray,
+    seed_flights,
+    write_tenant_file,
+)
+from stack.stack import RaySize, Stack
+from stack.usage import UsageSampler
+
+ACME, GLOBEX = "acme_daily_delays", "globex_delay_model"
+FIRST_DAY, LAST_DAY = "2013-01-01", "2013-01-14"
+LIVE_DAYS = (20, 21)
+RUN_TIMEOUT = 300.0
+_RAY = RaySize(cpus=9, memory_bytes=9 * 512 * 1024**2)
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One task of the last table; times in seconds."""
+
+    tenant: str
+    task: str
+    run: str
+    submission_id: str
+    pandas: str
+    queued: float
+    ran: float
+
+
+class Progress:
+    """Prints what happens, with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        console.print(f"[{time.monotonic() - self._started:6.1f} s] {text}", markup=False)
+
+
+def main() -> int:
+    """Run the demo; exit code 0 if every run succeeded and the cluster was never asked for too much."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave everything up at the end")
+    parser.add_argument("--directory", type=Path, help="where data and logs go; default: a new folder")
+    arguments = parser.parse_args()
+    directory = arguments.directory or Path(tempfile.mkdtemp(prefix="raytenant-demo-"))
+    say = Progress()
+    say(f"Data and logs: {directory}")
+    stack = Stack(
+        directory,
+        ROOT / "dags",
+        ray_binary=cluster_ray(),
+        ray=_RAY,
+        tenant_file=write_tenant_file(directory / "raytenant.yaml"),
+        airflow_env=airflow_environment,
+        keep=arguments.keep,
+        progress=say,
+    )
+    try:
+        with stack:
+            return _run(stack, say, arguments.keep)
+    except KeyboardInterrupt:
+        say("Interrupted; everything that was started has ended.")
+        return 130
+
+
+def _run(stack: Stack, say: Progress, keep: bool) -> int:
+    say(f"{seed_flights(stack)} objects of the 2013 New York flights are in S3.")
+    console.print(stack.airflow.cli("raytenant", "tenants", "list").stdout)
+    console.print(stack.airflow.cli("raytenant", "pools", "sync").stdout)
+    api = stack.api
+    for dag_id in (ACME, GLOBEX):
+        api.wait_dag(dag_id)
+    with UsageSampler(stack.ray) as usage:
+        # A DAG's own schedule would add today's run; the demo starts its runs itself.
+        runs = [(GLOBEX, _trigger(stack, GLOBEX, None))]
+        runs += [(ACME, _trigger(stack, ACME, datetime(2013, 1, day, tzinfo=UTC))) for day in LIVE_DAYS]
+        say(f"Runs: {GLOBEX} once, {ACME} for {len(LIVE_DAYS)} days.")
+        span = ("--from-date", FIRST_DAY, "--to-date", LAST_DAY)
+        stack.airflow.cli("backfill", "create", "--dag-id", ACME, *span, "--max-active-runs", "14")
+        say(f"Backfill: {ACME} from {FIRST_DAY} to {LAST_DAY}.")
+        _wait_for_all(stack, usage, say, len(runs) + 14)
+    return _report(stack, usage, keep)
+
+
+def _trigger(stack: Stack, dag_id: str, logical_date: datetime | None) -> str:
+    stack.api.unpause(dag_id)
+    return stack.api.trigger_run(dag_id, logical_date)
+
+
+def _all_runs(stack: Stack) -> list[tuple[str, dict[str, Any]]]:
+    return [(dag_id, run) for dag_id in (ACME, GLOBEX) for run in stack.api.dag_runs(dag_id)]
+
+
+def _wait_for_all(stack: Stack, usage: UsageSampler, say: Progress, expected: int) -> None:
+    """Wait for every run, saying what changes."""
+    deadline = time.monotonic() + RUN_TIMEOUT
+    told = ""
+    while time.monotonic() < deadline:
+        states = {dag_id: Counter(run["state"] for d, run in _all_runs(stack) if d == dag_id) for dag_id in (ACME, GLOBEX)}
+        now = usage.samples[-1] if usage.samples else None
+        live = ", ".join(f"{t} {n}" for t, n in sorted(now.jobs_by_tenant.items())) if now else ""
+        text = "; ".join(f"{d}: {', '.join(f'{n} {s}' for s, n in sorted(c.items()))}" for d, c in states.items() if c)
+        text += f" | live Ray jobs: {live or 'none'}, {now.slots if now else 0} slots of {_capacity(stack)}"
+        if text != told:
+            say(text)
+            told = text
+        finished = sum(count["success"] + count["failed"] for count in states.values())
+        if finished >= expected and finished == sum(sum(c.values()) for c in states.values()):
+            return
+        time.sleep(1)
+    raise TimeoutError(f"the runs did not end within {RUN_TIMEOUT:g} s; {told}")
+
+
+def _capacity(stack: Stack) -> int:
+    return sum(pool["slots"] for name, pool in stack.api.pools().items() if name.startswith("ray."))
+
+
+def _report(stack: Stack, usage: UsageSampler, keep: bool) -> int:
+    jobs = {job["submission_id"]: job for job in stack.ray.api("GET", "/api/jobs/")}
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title="What ran", title_justify="left")
+    for name in ("tenant", "task", "run", "submission id", "pandas"):
+        table.add_column(name, overflow="fold")
+    for name in ("queued s", "run s"):
+        table.add_column(name, justify="right")
+    rows = _rows(stack, jobs)
+    for row in rows:
+        table.add_row(
+            row.tenant, row.task, row.run, row.submission_id, row.pandas, f"{row.queued:.1f}", f"{row.ran:.1f}"
+        )
+    console.print(table, soft_wrap=False)
+    capacity, peak = _capacity(stack), usage.peak
+    states = Counter(run["state"] for _, run in _all_runs(stack))
+    most = peak.slots if peak else 0
+    console.print(f"Runs: {dict(states)}. Most slots in use: {most} of {capacity} ({len(usage.samples)} samples).")
+    console.print(f"Airflow: {stack.airflow.base_url}  Ray: {stack.ray.dashboard_url}")
+    if keep:
+        console.print(f"Airflow's user {stack.airflow.user}, password {stack.airflow.password}")
+        console.print("It stays up; `make demo-down` ends it.")
+    return 0 if set(states) == {"success"} and 0 < most <= capacity else 1
+
+
+def _rows(stack: Stack, jobs: dict[str, dict[str, Any]]) -> list[Row]:
+    rows = []
+    for job in jobs.values():
+        meta = {key.removeprefix("raytenant."): value for key, value in (job["metadata"] or {}).items()}
+        if "tenant" not in meta:
+            continue
+        task = stack.api.task_instance(meta["dag_id"], meta["run_id"], meta["task_id"])
+        result = stack.api.xcom(meta["dag_id"], meta["run_id"], meta["task_id"]) or {}
+        queued = _seconds(task["scheduled_when"], task["start_date"])
+        ran = (job["end_time"] - job["start_time"]) / 1000
+        name = f"{meta['dag_id']}.{meta['task_id']}"
+        run = meta["run_id"].split("+")[0]
+        rows.append(Row(meta["tenant"], name, run, job["submission_id"], result.get("pandas", "?"), queued, ran))
+    return sorted(rows, key=lambda row: (row.tenant, row.run))
+
+
+def _seconds(start: str | None, end: str | None) -> float:
+    if start is None or end is None:
+        return 0.0
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

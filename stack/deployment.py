@@ -1,0 +1,66 @@
+"""The deployment that demo and tests run: two tenants of one Ray cluster, real data, synced pools."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from stack import flights
+from stack.stack import Stack
+
+ROOT = Path(__file__).resolve().parent.parent
+CLUSTER_RAY = ROOT / ".venv-cluster" / "bin" / "ray"
+RAY_CONN_ID = "ray_shared"
+DEPLOYMENT = "demo"
+
+TENANT_FILE = """\
+deployment: demo
+defaults:
+  cluster: shared
+  storage: s3://{bucket}/tenants/{{tenant}}
+  credentials: node
+clusters:
+  shared:
+    ray_conn_id: ray_shared
+    groups:
+      cpu: {{slot: {{cpus: 1, memory: 512MiB}}}}
+tenants:
+  acme:
+    guarantee: 3
+    weight: 2
+    runtime_env: {{env_vars: {{REGION: eu}}}}
+  globex:
+    guarantee: 3
+    runtime_env: {{env_vars: {{REGION: us}}}}
+"""
+
+
+def write_tenant_file(path: Path, bucket: str = "raytenant", text: str = TENANT_FILE) -> Path:
+    """Write the tenant file for a bucket of the local S3 server."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text.format(bucket=bucket), encoding="utf-8")
+    return path
+
+
+def airflow_environment(stack: Stack) -> Mapping[str, str]:
+    """The connection to the stack's Ray cluster, for Airflow's processes."""
+    connection = {"conn_type": "ray", "host": stack.ray.dashboard_url, "password": stack.ray.token}
+    return {f"AIRFLOW_CONN_{RAY_CONN_ID.upper()}": json.dumps(connection)}
+
+
+def seed_flights(stack: Stack, months: tuple[int, ...] = (1,)) -> int:
+    """Put the flights of these months of 2013 under both tenants' prefixes; the number of objects."""
+    if stack.s3 is None:
+        raise RuntimeError("the stack was started without S3")
+    keys = flights.seed(stack.s3.client(), stack.s3.bucket, "tenants/acme", "tenants/globex", months)
+    return len(keys)
+
+
+def cluster_ray() -> Path:
+    """The ``ray`` that nodes are started with: of the small environment for nodes if it was made.
+
+    A job's ``pip`` clones the environment that Ray runs in, so a large one makes every job slow.
+    """
+    return CLUSTER_RAY if CLUSTER_RAY.exists() else Path(sys.executable).with_name("ray")
