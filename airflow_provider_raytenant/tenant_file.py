@@ -8,6 +8,7 @@ team's typo does not break thirty teams' DAGs.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +21,14 @@ from pydantic import BaseModel, ValidationError
 
 from airflow_provider_raytenant.domain import runtime_env
 from airflow_provider_raytenant.domain.storage_prefix import StoragePrefix
-from airflow_provider_raytenant.domain.tenants import Cluster, FileShape, Tenant, TenantDefaults, TenantFile
+from airflow_provider_raytenant.domain.tenants import (
+    Cluster,
+    FileShape,
+    Tenant,
+    TenantDefaults,
+    TenantFile,
+    checked_name,
+)
 from airflow_provider_raytenant.exceptions import Problem, TenantFileError
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -114,15 +122,18 @@ def _cached_view(file: str, name: str, *_stat_key: int) -> TenantView:
     if tenant is not None:
         raw_clusters = text.data.get("clusters")
         raw = raw_clusters.get(tenant.cluster) if isinstance(raw_clusters, Mapping) else None
-        if raw is not None:
+        if isinstance(raw_clusters, Mapping) and tenant.cluster in raw_clusters:
             cluster = _validated(Cluster, raw, f"clusters.{tenant.cluster}", problems)
             if cluster is not None:
                 clusters[tenant.cluster] = cluster
         if not problems:
             problems += _cluster_problems(tenant, clusters)
     deployment = text.data.get("deployment")
-    if not isinstance(deployment, str) or not deployment:
-        problems.append(Problem("deployment", repr(deployment), "the name of this Airflow"))
+    for path, value in (("deployment", deployment), (f"tenants.{name}", name)):
+        try:
+            checked_name(value)
+        except ValueError as error:
+            problems.append(_problem(path, str(error), value))
     concerned = ("deployment", "defaults", f"tenants.{name}", *(f"clusters.{c}" for c in clusters))
     problems += [d for d in text.duplicates if _below(d.key_path, concerned)]
     if problems or tenant is None:
@@ -152,7 +163,8 @@ def _read(file: str) -> _Text:
         raise TenantFileError(
             file, [Problem("(file)", error.strerror or str(error), "a readable file")]
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # ValueError: not UTF-8, a date such as 2024-13-45, a number of thousands of digits.
         found = " ".join(str(error).split())
         raise TenantFileError(file, [Problem("(file)", found, "well-formed YAML in UTF-8")]) from None
     if not isinstance(data, Mapping):
@@ -161,8 +173,12 @@ def _read(file: str) -> _Text:
     return _Text(file, data, tuple(_duplicates(node, ())))
 
 
-def _duplicates(node: Any, path: tuple[str, ...]) -> Iterator[Problem]:
-    """Keys that stand twice in one mapping: YAML would silently keep the last."""
+def _duplicates(node: Any, path: tuple[str, ...], above: tuple[int, ...] = ()) -> Iterator[Problem]:
+    """Keys that stand twice in one mapping: YAML would silently keep the last. Loops, too."""
+    if id(node) in above:
+        yield Problem(".".join(path), "an alias of a part that it lies in", "aliases without loops")
+        return
+    above = (*above, id(node))
     if isinstance(node, yaml.MappingNode):
         first_lines: dict[str, int] = {}
         for key, value in node.value:
@@ -172,10 +188,10 @@ def _duplicates(node: Any, path: tuple[str, ...]) -> Iterator[Problem]:
                 found = f"the key twice, in lines {first_lines[name]} and {line}"
                 yield Problem(".".join(here), found, "each key once")
             first_lines.setdefault(name, line)
-            yield from _duplicates(value, here)
+            yield from _duplicates(value, here, above)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            yield from _duplicates(value, (*path, str(index)))
+            yield from _duplicates(value, (*path, str(index)), above)
 
 
 def _tenant(
@@ -231,6 +247,10 @@ def _autoscale_problems(path: str, cluster: Cluster) -> Iterator[Problem]:
         node, most = scale.largest_node.resources, scale.max.resources
         if not node.fits_in(most):
             yield Problem(f"{path}.autoscale.largest_node", str(node), f"at most autoscale.max: {most}")
+    if scale is not None and bool(scale.max.cpus) != bool(scale.max.memory):
+        # One of the two alone is no slot: the pools of a cluster scaled to zero would be empty.
+        found = str(scale.max.resources)
+        yield Problem(f"{path}.autoscale.max", found, "cpus and memory together, or neither")
 
 
 def _overlaps(tenants: Mapping[str, Tenant]) -> Iterator[Problem]:
@@ -249,11 +269,11 @@ def _validated(model: type[_Model], data: Any, path: str, problems: list[Problem
         seen: dict[str, Problem] = {}
         for detail in error.errors(include_url=False):
             problem = _problem(_key_path(path, data, detail), _message(detail), detail.get("input"))
-            known = seen.get(problem.key_path)
+            known = seen.setdefault(problem.key_path, problem)
             # A union reports each of its branches: one problem that allows either says the same.
-            if known is not None and problem.allowed not in known.allowed:
-                problem = Problem(known.key_path, known.found, f"{known.allowed}; or {problem.allowed}")
-            seen[problem.key_path] = problem
+            if problem.allowed not in known.allowed:
+                either = f"{known.allowed}; or {problem.allowed}"
+                seen[problem.key_path] = Problem(known.key_path, known.found, either)
         problems += seen.values()
         return None
 
@@ -278,12 +298,15 @@ def _key_path(root: str, data: Any, detail: Any) -> str:
 
 def _problem(path: str, message: str, found: Any) -> Problem:
     """A :class:`Problem` from ``[key: ]found X; allowed: Y`` or from pydantic's own words."""
-    head, allowed_mark, allowed = message.partition("; allowed: ")
+    head, allowed_mark, allowed = message.rpartition("; allowed: ")
     if not allowed_mark:
         if message == "Field required":
             return Problem(path, "nothing", "a value; this key is required")
         return Problem(path, repr(found), message.removeprefix("Input should be "))
-    key, found_mark, value = head.rpartition("found ")
-    if key.endswith(": "):
-        path = f"{path}.{key[:-2]}" if path != "(file)" else key[:-2]
-    return Problem(path, value if found_mark else head, allowed)
+    # What was found may itself hold these words, so the first place that can be right is.
+    match = re.fullmatch(r"(?:(.*?): )??found (.*)", head, re.DOTALL)
+    if match is None:
+        return Problem(path, head, allowed)
+    if match[1]:
+        path = f"{path}.{match[1]}" if path != "(file)" else match[1]
+    return Problem(path, match[2], allowed)

@@ -190,7 +190,7 @@ class AirflowStack:
         what = f"Airflow's {name}"
         wait_until(healthy, timeout=timeout, what=what, service=self.services[name], interval=0.25)
 
-    def stop_process(self, name: str, timeout: float = 15.0) -> None:
+    def stop_process(self, name: str, timeout: float = 5.0) -> None:
         """End one of the four and all that it started; for the scheduler, running tasks too."""
         stop_services([self.services.pop(name)], timeout=timeout)
 
@@ -208,8 +208,11 @@ class AirflowStack:
         """Send a signal to the first process of one of the four, not to its children."""
         os.kill(self.services[name].pid, number)
 
-    def stop(self, timeout: float = 15.0) -> None:
-        """End all four and what they started; SIGKILL after ``timeout`` seconds."""
+    def stop(self, timeout: float = 5.0) -> None:
+        """End all four and what they started; SIGKILL after ``timeout`` seconds.
+
+        An orderly end can take 15 s and has nothing to save: the database goes away as well.
+        """
         stop_services(list(self.services.values()), timeout=timeout)
         self.services.clear()
 

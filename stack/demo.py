@@ -24,13 +24,16 @@ from stack.deployment import (
     seed_flights,
     write_tenant_file,
 )
-from stack.stack import RaySize, Stack
+from stack.stack import RaySize, Stack, end_left_over
 from stack.usage import UsageSampler
 
 ACME, GLOBEX = "acme_daily_delays", "globex_delay_model"
 FIRST_DAY, LAST_DAY = "2013-01-01", "2013-01-14"
 LIVE_DAYS = (20, 21)
 RUN_TIMEOUT = 300.0
+_KEPT = ROOT / ".run" / "demo-directory"
+"""Where `--keep` notes its directory for `--down`."""
+
 _RAY = RaySize(cpus=9, memory_bytes=9 * 512 * 1024**2)
 
 console = Console(highlight=False, soft_wrap=True)
@@ -64,7 +67,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave everything up at the end")
     parser.add_argument("--directory", type=Path, help="where data and logs go; default: a new folder")
+    parser.add_argument("--down", action="store_true", help="end what --keep left up, and nothing else")
     arguments = parser.parse_args()
+    if arguments.down:
+        return _down(arguments.directory)
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="raytenant-demo-"))
     say = Progress()
     say(f"Data and logs: {directory}")
@@ -84,6 +90,14 @@ def main() -> int:
     except KeyboardInterrupt:
         say("Interrupted; everything that was started has ended.")
         return 130
+
+
+def _down(directory: Path | None) -> int:
+    directory = directory or (Path(_KEPT.read_text()) if _KEPT.exists() else None)
+    ended = directory is not None and end_left_over(directory)
+    _KEPT.unlink(missing_ok=True)
+    console.print("Ended." if ended else "Nothing was up.")
+    return 0
 
 
 def _run(stack: Stack, say: Progress, keep: bool) -> int:
@@ -119,10 +133,15 @@ def _wait_for_all(stack: Stack, usage: UsageSampler, say: Progress, expected: in
     deadline = time.monotonic() + RUN_TIMEOUT
     told = ""
     while time.monotonic() < deadline:
-        states = {dag_id: Counter(run["state"] for d, run in _all_runs(stack) if d == dag_id) for dag_id in (ACME, GLOBEX)}
+        states = {
+            dag_id: Counter(run["state"] for d, run in _all_runs(stack) if d == dag_id)
+            for dag_id in (ACME, GLOBEX)
+        }
         now = usage.samples[-1] if usage.samples else None
         live = ", ".join(f"{t} {n}" for t, n in sorted(now.jobs_by_tenant.items())) if now else ""
-        text = "; ".join(f"{d}: {', '.join(f'{n} {s}' for s, n in sorted(c.items()))}" for d, c in states.items() if c)
+        text = "; ".join(
+            f"{d}: {', '.join(f'{n} {s}' for s, n in sorted(c.items()))}" for d, c in states.items() if c
+        )
         text += f" | live Ray jobs: {live or 'none'}, {now.slots if now else 0} slots of {_capacity(stack)}"
         if text != told:
             say(text)
@@ -148,16 +167,26 @@ def _report(stack: Stack, usage: UsageSampler, keep: bool) -> int:
     rows = _rows(stack, jobs)
     for row in rows:
         table.add_row(
-            row.tenant, row.task, row.run, row.submission_id, row.pandas, f"{row.queued:.1f}", f"{row.ran:.1f}"
+            row.tenant,
+            row.task,
+            row.run,
+            row.submission_id,
+            row.pandas,
+            f"{row.queued:.1f}",
+            f"{row.ran:.1f}",
         )
     console.print(table, soft_wrap=False)
     capacity, peak = _capacity(stack), usage.peak
     states = Counter(run["state"] for _, run in _all_runs(stack))
     most = peak.slots if peak else 0
-    console.print(f"Runs: {dict(states)}. Most slots in use: {most} of {capacity} ({len(usage.samples)} samples).")
+    console.print(
+        f"Runs: {dict(states)}. Most slots in use: {most} of {capacity} ({len(usage.samples)} samples)."
+    )
     console.print(f"Airflow: {stack.airflow.base_url}  Ray: {stack.ray.dashboard_url}")
     if keep:
-        console.print(f"Airflow's user {stack.airflow.user}, password {stack.airflow.password}")
+        console.print(f"Airflow's user is {stack.airflow.user}, the password {stack.airflow.password}")
+        _KEPT.parent.mkdir(exist_ok=True)
+        _KEPT.write_text(str(stack.directory))
         console.print("It stays up; `make demo-down` ends it.")
     return 0 if set(states) == {"success"} and 0 < most <= capacity else 1
 
@@ -174,7 +203,9 @@ def _rows(stack: Stack, jobs: dict[str, dict[str, Any]]) -> list[Row]:
         ran = (job["end_time"] - job["start_time"]) / 1000
         name = f"{meta['dag_id']}.{meta['task_id']}"
         run = meta["run_id"].split("+")[0]
-        rows.append(Row(meta["tenant"], name, run, job["submission_id"], result.get("pandas", "?"), queued, ran))
+        rows.append(
+            Row(meta["tenant"], name, run, job["submission_id"], result.get("pandas", "?"), queued, ran)
+        )
     return sorted(rows, key=lambda row: (row.tenant, row.run))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ from typing import Self, TypeVar
 
 from airflow_provider_raytenant.local.processes import Service, stop_scope, stop_services
 from airflow_provider_raytenant.local.ray_cluster import RayCluster
+from airflow_provider_raytenant.local.ray_node import remove_temp_dir
 from airflow_provider_raytenant.local.s3_server import S3Server
 from stack.airflow_stack import AirflowStack
 from stack.postgres import Postgres
@@ -125,7 +127,7 @@ class Stack:
         services += [node.service for node in self._ray.nodes] if self._ray else []
         services += [part.service for part in (self._postgres, self.s3) if part]
         # All at once, since each takes some seconds to end; then each part tidies up behind itself.
-        stop_services(services, timeout=10.0)
+        stop_services(services, timeout=6.0)
         for part in (self._airflow, self._ray, self._postgres, self.s3):
             if part is not None:
                 part.stop()
@@ -207,12 +209,14 @@ class Stack:
 
     def _write_state(self) -> None:
         """Before anything is started, the scope; afterwards also what a person needs to use it."""
-        content = {"scope": self.scope}
+        content: dict[str, object] = {"scope": self.scope}
         if self._airflow is not None and self._airflow.services:
             content["airflow"] = self._airflow.base_url
             content["user"] = self._airflow.user
             content["password"] = self._airflow.password
             content["ray"] = self.ray.dashboard_url
+            content["nodes"] = [str(node.temp_dir) for node in self.ray.nodes]
+            content["data"] = str(self.postgres.root)
             if self.s3 is not None:
                 content["s3"] = self.s3.endpoint_url
         path = self.directory / _STATE
@@ -223,11 +227,13 @@ class Stack:
 def end_left_over(directory: Path) -> bool:
     """End the stack that was kept, or left behind by a killed program, in ``directory``.
 
-    Returns whether there was one. It is killed at once; temporary directories of it may stay.
+    Returns whether there was one. It is killed at once; the temporary directories of a stack whose start
+    was not finished stay.
     """
     path = directory / _STATE
     try:
-        scope = str(json.loads(path.read_text())["scope"])
+        state = json.loads(path.read_text())
+        scope = str(state["scope"])
     except FileNotFoundError:
         return False
     except (ValueError, KeyError):
@@ -235,6 +241,10 @@ def end_left_over(directory: Path) -> bool:
         path.unlink()
         return False
     stop_scope(scope)
+    for temp_dir in state.get("nodes", ()):
+        remove_temp_dir(Path(temp_dir))
+    if "data" in state:
+        shutil.rmtree(state["data"], ignore_errors=True)
     path.unlink()
     return True
 

@@ -60,4 +60,13 @@ def schema(args: Any) -> None:
 def file_schema() -> dict[str, Any]:
     """The JSON schema of the tenant file, as it is shipped in ``raytenant.schema.json``."""
     described = FileShape.model_json_schema()
+    _close_patterns(described)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described, "title": "raytenant.yaml"}
+
+
+def _close_patterns(part: Any) -> None:
+    """Keys that fit no pattern (a tenant's wrong name) are wrong; pydantic leaves them open."""
+    if isinstance(part, dict) and "patternProperties" in part:
+        part["additionalProperties"] = False
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _close_patterns(inner)

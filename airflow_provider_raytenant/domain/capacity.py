@@ -102,6 +102,8 @@ def misfit(
         if plain.fits_in(largest.resources):
             return None
         return f"asks for {need}; the largest node may have {largest.resources}"
+    if not nodes:
+        return f"asks for {need}; no node is alive"
     if not eligible:
         return f"asks for a node with {dict(selector)}; no alive node has these labels"
     best = max((node.total for node in eligible), key=lambda r: (r.cpus, r.memory, r.gpus))
@@ -128,7 +130,9 @@ def _autoscaled_slots(cluster: Cluster, group: Group, name: str) -> int:
         return 0
     if name == cluster.default_group:
         return _slots_on_full_nodes(scale, cluster.usable, slot)
-    return int(scale.max.gpus // slot.gpus) if slot.gpus else 0
+    if not slot.gpus:
+        return 0
+    return whole_slots_in(Resources(gpus=scale.max.gpus), Resources(gpus=slot.gpus))
 
 
 def _slots_on_full_nodes(scale: Autoscale, usable: float, slot: Resources) -> int:
@@ -138,5 +142,7 @@ def _slots_on_full_nodes(scale: Autoscale, usable: float, slot: Resources) -> in
         return whole_slots_in(most.times(usable), slot)
     node = scale.largest_node.resources
     count = whole_slots_in(most, node)
-    rest = Resources(most.cpus - node.cpus * count, most.memory - node.memory * count)
+    rest = Resources(
+        most.cpus - node.cpus * count, most.memory - node.memory * count, most.gpus - node.gpus * count
+    )
     return count * whole_slots_in(node.times(usable), slot) + whole_slots_in(rest.times(usable), slot)

@@ -117,7 +117,9 @@ def place(
 
 def _group_of_request(cluster: Cluster, footprint: Resources, selector: Mapping[str, str]) -> str:
     for name, group in cluster.groups.items():
-        if selector and group.labels and matches(selector, group.labels):
+        # Labels that groups share (a zone) must not put a GPU job where no slot counts its GPUs.
+        fits = group.slot.gpus or not footprint.gpus
+        if fits and selector and group.labels and matches(selector, group.labels):
             return name
     if not footprint.gpus:
         return cluster.default_group
@@ -212,6 +214,8 @@ def checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, str]:
 
     :raises RequestError: saying which key, what was found and what is allowed.
     """
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise RequestError(f"metadata: found {metadata!r}; allowed: a dict of text to text")
     for key, value in (metadata or {}).items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise RequestError(f"metadata[{key!r}]: found {value!r}; allowed: text to text")

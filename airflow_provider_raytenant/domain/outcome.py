@@ -87,7 +87,7 @@ def outcome_of(job: JobInfo, record: Mapping[str, Any] | None) -> Outcome:
     :param record: the runner's end record, ``None`` if it could not write one (it was killed, or it
         never ran) or its log is gone.
     """
-    record = record or {}
+    record = _sound(record or {})
     if job.status is JobStatus.SUCCEEDED:
         return Outcome(job.submission_id, result=record.get("result"))
     details: dict[str, Any] = {"error_type": job.error_type, "exit_code": job.exit_code}
@@ -101,6 +101,12 @@ def outcome_of(job: JobInfo, record: Mapping[str, Any] | None) -> Outcome:
         # With an exit code the message only quotes the output, which is in the task's log already.
         message += f"\n{job.message.strip()}"
     return Outcome(job.submission_id, error=kind(message, **details))
+
+
+def _sound(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The record without what has another type than the runner writes: a job can print one of its own."""
+    kinds: dict[str, Any] = {"seconds": (int, float), "result_error": Mapping}
+    return {key: value for key, value in record.items() if isinstance(value, kinds.get(key, object))}
 
 
 def _failure(job: JobInfo, record: Mapping[str, Any]) -> tuple[type[RayTenantError], str]:

@@ -101,7 +101,8 @@ def plan(
     for cluster_name, cluster in file.clusters.items():
         tenants = [tenant for tenant in file.tenants.values() if tenant.cluster == cluster_name]
         for group in cluster.groups:
-            planned |= {tenant.pool(group, cluster.default_group) for tenant in tenants}
+            takers = [tenant for tenant in tenants if _takes_part(tenant, group, cluster)]
+            planned |= {tenant.pool(group, cluster.default_group) for tenant in takers}
         if cluster_name in nodes:
             _plan_cluster(
                 draft, cluster_name, cluster, tenants, nodes[cluster_name], existing, largest_request

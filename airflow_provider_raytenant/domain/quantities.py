@@ -12,6 +12,10 @@ from typing import Final
 STEPS: Final = 10_000
 """Steps per CPU, GPU or unit of a custom resource: Ray's own resolution."""
 
+LARGEST_MEMORY: Final = 2**63 - 1
+LARGEST_COUNT: Final = 10**9
+"""Beyond these no machine has anything, and floats have no four decimals."""
+
 MEMORY_ALLOWED: Final = "bytes as a whole number, or a number with a unit: 512MiB, 4GiB, 4GB, 1.5TiB"
 COUNT_ALLOWED: Final = "a number of at least 0 with at most four decimals: 0.5, 1, 16"
 
@@ -31,14 +35,16 @@ def parse_memory(value: object) -> int:
     >>> parse_memory("512MiB")
     536870912
     """
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_MEMORY:
         return value
-    if isinstance(value, str):
+    if isinstance(value, str) and len(value) <= 50:
         match = _MEMORY.fullmatch(value.strip())
         if match and match[2] in _UNITS:
             # Whole numbers stay whole: a float would lose bytes above 2**53.
             number = float(match[1]) if "." in match[1] else int(match[1])
-            return int(number * _UNITS[match[2]])
+            size = int(number * _UNITS[match[2]])
+            if size <= LARGEST_MEMORY:
+                return size
     raise ValueError(f"found {value!r}; allowed: {MEMORY_ALLOWED}")
 
 
@@ -47,9 +53,10 @@ def parse_count(value: object) -> float:
 
     :raises ValueError: saying what was found and what is allowed.
     """
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        rounded = round(float(value), 4) if math.isfinite(value) else math.nan
-        if rounded >= 0 and math.isclose(rounded, value, rel_tol=0, abs_tol=1e-9):
+    # The comparison comes first: it refuses NaN, and whole numbers that are too large for a float.
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT:
+        rounded = round(float(value), 4)
+        if math.isclose(rounded, value, rel_tol=0, abs_tol=1e-9):
             return rounded
     raise ValueError(f"found {value!r}; allowed: {COUNT_ALLOWED}")
 
@@ -62,7 +69,7 @@ def parse_fraction(value: object) -> float:
     number: float | None = None
     if isinstance(value, str) and re.fullmatch(r"\d+(?:\.\d+)?\s*%", value.strip()):
         number = float(value.strip().rstrip("%")) / 100
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+    elif isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 1:
         number = float(value)
     if number is not None and 0 < number <= 1:
         return number

@@ -40,7 +40,8 @@ class Resources:
         """Every amount multiplied; memory is rounded down to whole bytes."""
         return Resources(
             cpus=round(self.cpus * factor, 4),
-            memory=int(self.memory * factor),
+            # In integers: 57 % of 100 GiB as a float is a byte less than 57 GiB, which costs a slot.
+            memory=self.memory * round(factor * 10**9) // 10**9,
             gpus=round(self.gpus * factor, 4),
             custom={name: round(amount * factor, 4) for name, amount in self.custom.items()},
         )
@@ -60,7 +61,7 @@ class Resources:
             parts.append(format_memory(self.memory))
         if self.gpus:
             parts.append(f"{format_count(self.gpus)} GPU")
-        parts += [f"{format_count(amount)} {name}" for name, amount in self.custom.items() if amount]
+        parts += [f"{format_count(amount)} {name}" for name, amount in self.custom.items()]
         return " + ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def slots_for(footprint: Resources, slot: Resources) -> int:
     Custom resources do not count: a slot has none. A resource that the slot lacks does not count
     either; the choice of the group sees to it that a GPU request meets a slot with GPUs.
     """
-    return max(1, *(_ceil_div(need, have) for need, have in _pairs(footprint, slot) if have))
+    return max([1, *(_ceil_div(need, have) for need, have in _pairs(footprint, slot) if have)])
 
 
 def whole_slots_in(space: Resources, slot: Resources) -> int:

@@ -44,7 +44,7 @@ def checked(env: Mapping[str, Any]) -> dict[str, Any]:
 
     :raises ValueError: starting with the key path, then what was found and what is allowed.
     """
-    unknown = sorted(set(env) - KNOWN_KEYS)
+    unknown = sorted(set(env) - KNOWN_KEYS, key=str)
     if unknown:
         raise ValueError(f"{unknown[0]}: found an unknown key; allowed: {', '.join(sorted(KNOWN_KEYS))}")
     result = dict(env)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 
 @dataclass(frozen=True)
@@ -18,9 +19,10 @@ class Share:
 def split(capacity: int, shares: Mapping[str, Share]) -> dict[str, int]:
     """Whole slots by name, in the order given; their sum never exceeds ``capacity``.
 
-    Every guarantee first (shrunk in proportion where the capacity cannot give them all), then one
-    slot after the other to whoever holds least beyond its guarantee for its weight, until all slots
-    are out or every tenant is at its limit. The same input gives the same split: ties go by name.
+    Every guarantee first (shrunk in proportion where the capacity cannot give them all). What is left
+    goes by weight: whoever would get more than its limit is filled up to it, the others share the rest
+    in proportion, so that each is less than one slot away from its exact part. The same input gives the
+    same split, in whatever order: ties go by name, and fractions are exact.
     """
     wanted = {name: _capped(share.guarantee, share.limit) for name, share in shares.items()}
     promised = sum(wanted.values())
@@ -28,21 +30,18 @@ def split(capacity: int, shares: Mapping[str, Share]) -> dict[str, int]:
         return _in_proportion(capacity, wanted)
     sizes = dict(wanted)
     left = capacity - promised
-    open_names = [name for name in shares if _capped(sizes[name] + 1, shares[name].limit) > sizes[name]]
-    while left and open_names:
-        # Whole rounds by weight at once, so that a large group takes no more steps than a small one.
-        total_weight = sum(shares[name].weight for name in open_names)
-        grants = {name: int(left * shares[name].weight / total_weight) for name in open_names}
-        if not any(grants.values()):
-            ranked = sorted(open_names, key=lambda n: ((sizes[n] - wanted[n] + 1) / shares[n].weight, n))
-            grants = {ranked[0]: 1}
-        for name, grant in grants.items():
-            taken = _capped(sizes[name] + grant, shares[name].limit) - sizes[name]
-            sizes[name] += taken
-            left -= taken
-        open_names = [
-            name for name in open_names if _capped(sizes[name] + 1, shares[name].limit) > sizes[name]
-        ]
+    weights = {name: Fraction(share.weight) for name, share in shares.items()}
+    total = sum(weights.values())
+    room = {n: share.limit - wanted[n] for n, share in shares.items() if share.limit is not None}
+    for name in sorted(room, key=lambda n: room[n] / weights[n]):
+        if room[name] * total > left * weights[name]:
+            break
+        sizes[name] += room[name]
+        left -= room[name]
+        total -= weights.pop(name)
+    if weights:
+        for name, extra in _in_proportion(left, weights).items():
+            sizes[name] += extra
     return sizes
 
 
@@ -50,11 +49,12 @@ def _capped(slots: int, limit: int | None) -> int:
     return slots if limit is None else min(slots, limit)
 
 
-def _in_proportion(capacity: int, wanted: Mapping[str, int]) -> dict[str, int]:
-    """Largest remainders: whole numbers that sum to ``capacity``, ties by name."""
-    total = sum(wanted.values())
-    sizes = {name: capacity * want // total for name, want in wanted.items()}
-    by_remainder = sorted(wanted, key=lambda name: (-(capacity * wanted[name] % total), name))
-    for name in by_remainder[: capacity - sum(sizes.values())]:
+def _in_proportion(slots: int, weights: Mapping[str, int | Fraction]) -> dict[str, int]:
+    """Largest remainders: whole numbers that sum to ``slots``, ties by name."""
+    total = sum(weights.values())
+    exact = {name: Fraction(slots * weight) / total for name, weight in weights.items()}
+    sizes = {name: int(part) for name, part in exact.items()}
+    by_remainder = sorted(weights, key=lambda name: (sizes[name] - exact[name], name))
+    for name in by_remainder[: slots - sum(sizes.values())]:
         sizes[name] += 1
     return sizes

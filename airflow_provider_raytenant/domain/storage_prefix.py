@@ -36,7 +36,7 @@ class StoragePrefix:
         bucket, _, path = url.removeprefix("s3://").partition("/")
         if not _BUCKET.fullmatch(bucket):
             raise wrong
-        segments = tuple(path.removesuffix("/").split("/")) if path.removesuffix("/") else ()
+        segments = tuple(path.removesuffix("/").split("/")) if path else ()
         if any(s in ("", ".", "..") or re.search(r"[%\\?#\x00-\x1f\x7f]", s) for s in segments):
             raise wrong
         return cls(bucket, segments)

@@ -30,7 +30,11 @@ _NAME_PATTERN = r"^[a-z0-9]([a-z0-9_-]{0,48}[a-z0-9])?$"
 RESERVED_GROUPS = ("large", "backfill")
 
 
-def _name(value: str) -> str:
+def checked_name(value: object) -> str:
+    """A name as the file allows it.
+
+    :raises ValueError: saying what was found and what is allowed.
+    """
     if not isinstance(value, str) or not re.fullmatch(_NAME_PATTERN, value):
         raise ValueError(f"found {value!r}; allowed: {NAME_ALLOWED}")
     return value
@@ -56,7 +60,7 @@ def _weight(value: Any) -> float:
 
 _MEMORY_SCHEMA = {
     "anyOf": [
-        {"type": "integer", "minimum": 0},
+        {"type": "integer", "minimum": 0, "maximum": quantities.LARGEST_MEMORY},
         {"type": "string", "pattern": r"^\d+(\.\d+)?\s*([KMGTP]i?)?B$"},
     ]
 }
@@ -68,10 +72,12 @@ _FRACTION_SCHEMA = {
 }
 _NAME_SCHEMA = {"type": "string", "pattern": _NAME_PATTERN}
 
-Name = Annotated[str, BeforeValidator(_name), WithJsonSchema(_NAME_SCHEMA)]
+Name = Annotated[str, BeforeValidator(checked_name), WithJsonSchema(_NAME_SCHEMA)]
 Memory = Annotated[int, BeforeValidator(quantities.parse_memory), WithJsonSchema(_MEMORY_SCHEMA)]
 Count = Annotated[
-    float, BeforeValidator(quantities.parse_count), WithJsonSchema({"type": "number", "minimum": 0})
+    float,
+    BeforeValidator(quantities.parse_count),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": quantities.LARGEST_COUNT}),
 ]
 Fraction = Annotated[float, BeforeValidator(quantities.parse_fraction), WithJsonSchema(_FRACTION_SCHEMA)]
 Slots = Annotated[int, BeforeValidator(_whole), WithJsonSchema({"type": "integer", "minimum": 0})]
@@ -84,9 +90,12 @@ PerGroup = Slots | dict[Name, Slots]
 
 
 class Part(BaseModel):
-    """A part of the file: no unknown keys, no changes afterwards."""
+    """A part of the file: no unknown keys, no changes afterwards.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    Validators are built when first used: a DAG never needs those of the whole file.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -115,11 +124,15 @@ class Amount(Part):
         return Resources(cpus=self.cpus, memory=self.memory, gpus=self.gpus)
 
 
-class Slot(Amount):
-    """What one slot of a group is: CPU and memory (and GPUs) together."""
+class FullAmount(Amount):
+    """An amount that has both CPU and memory."""
 
     cpus: Annotated[Count, AfterValidator(_positive)]
     memory: Annotated[Memory, AfterValidator(_positive)]
+
+
+class Slot(FullAmount):
+    """What one slot of a group is: CPU and memory (and GPUs) together."""
 
 
 class Group(Part):
@@ -133,7 +146,7 @@ class Autoscale(Part):
     """What an autoscaling cluster may grow to; Ray does not tell it over HTTP."""
 
     max: Amount
-    largest_node: Amount | None = None
+    largest_node: FullAmount | None = None
 
 
 class Cluster(Part):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -100,15 +101,12 @@ def endpoint_of(connection: Connection) -> RayEndpoint:
         )
     try:
         public = _text(extra, "public_address")
-        verify = extra.get("verify")
-        if verify not in (None, True, False):
-            raise ConnectionConfigError(f"verify: found {verify!r}; allowed: true or false")
         return RayEndpoint(
             address=checked_address("host", _address(connection)),
             public_address=checked_address("public_address", public) if public else "",
-            token=connection.password or None,
+            token=_token(connection),
             headers=_headers(extra.get("headers")),
-            verify=verify is not False,
+            verify=_verify(extra.get("verify")),
             ca_file=_text(extra, "ca_file") or None,
             client_cert=_text(extra, "client_cert") or None,
             client_key=_text(extra, "client_key") or None,
@@ -122,10 +120,33 @@ def _address(connection: Connection) -> str:
     host = (connection.host or "").strip()
     if not host:
         raise ConnectionConfigError("host: found nothing; allowed: the dashboard's address, http://head:8265")
-    if "://" in host:
-        return host
     port = f":{connection.port}" if connection.port else ""
-    return f"{connection.schema or 'http'}://{host}{port}"
+    if "://" not in host:
+        return f"{connection.schema or 'http'}://{host}{port}"
+    # Airflow takes the URI ray://https://proxy:8443/ray apart: host https://proxy, port 8443, schema ray.
+    scheme, _, rest = host.partition("://")
+    place, slash, path = rest.partition("/")
+    if not re.search(r":\d+$", place):
+        place += port
+    prefix = f"/{connection.schema}" if connection.schema and not path else ""
+    return f"{scheme}://{place}{prefix or slash + path}"
+
+
+def _token(connection: Connection) -> str | None:
+    """The token, without the newline that a file or a paste may bring along."""
+    token = (connection.password or "").strip()
+    if not token.isprintable():
+        raise ConnectionConfigError("password: found a control character; allowed: the cluster's token")
+    return token or None
+
+
+def _verify(value: Any) -> bool:
+    """True or false; as text too, since an Airflow URI (``?verify=false``) can hold nothing else."""
+    if isinstance(value, str):
+        value = {"true": True, "false": False, "": None}.get(value.strip().lower(), value)
+    if value is not None and not isinstance(value, bool):
+        raise ConnectionConfigError(f"verify: found {value!r}; allowed: true or false")
+    return value is not False
 
 
 def _text(extra: Mapping[str, Any], key: str) -> str:
@@ -142,7 +163,9 @@ def _headers(value: Any) -> dict[str, str]:
             value = json.loads(value) if value.strip() else {}
         except ValueError:
             raise ConnectionConfigError('headers: found no JSON; allowed: {"X-Name": "value"}') from None
-    value = value or {}
+    value = {} if value is None else value
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
         raise ConnectionConfigError('headers: found something else; allowed: {"X-Name": "value"}')
+    if not all(name.isprintable() and text.isprintable() for name, text in value.items()):
+        raise ConnectionConfigError('headers: found a control character; allowed: {"X-Name": "value"}')
     return value

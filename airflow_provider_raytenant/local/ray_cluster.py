@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from airflow_provider_raytenant.local import ports
-from airflow_provider_raytenant.local.errors import RequestRefused
+from airflow_provider_raytenant.local.errors import RequestRefused, ServiceDied
 from airflow_provider_raytenant.local.http import answers, request_json
 from airflow_provider_raytenant.local.processes import (
     kill_service,
@@ -30,6 +30,8 @@ from airflow_provider_raytenant.local.ray_node import (
 HEAD = "head"
 _NO_WORK_MEMORY = 64 * MIB
 _START_TIMEOUT = 120.0
+# `ray start` gives up after 30 s, which no setting changes: on a busy machine worth a second try.
+_GAVE_UP = "timed out during startup"
 
 
 def find_ray() -> Path:
@@ -104,9 +106,8 @@ class RayCluster:
             f"--dashboard-port={dashboard_port}",
             f"--ray-client-server-port={client}",
         ]
+        cluster._start_ready(HEAD, role, head_shape, timeout, temp_dir)
         try:
-            cluster._start(HEAD, role, head_shape, temp_dir)
-            cluster.wait_ready(timeout)
             if head_cpus is not None:
                 cluster.add_node(cpus, memory_bytes, gpus, labels, timeout=timeout)
         except BaseException:
@@ -128,8 +129,7 @@ class RayCluster:
         return bool(self.nodes) and self.head.service.running and self._answers()
 
     def wait_ready(self, timeout: float = _START_TIMEOUT) -> None:
-        """Wait until the dashboard answers and every node is ready; see ``wait_until`` for the errors."""
-        wait_until(self._answers, timeout=timeout, what="Ray's dashboard", service=self.head.service)
+        """Wait until every node is ready; see ``wait_until`` for the errors."""
         for node in self.nodes:
             self._wait_node(node, timeout)
 
@@ -156,13 +156,7 @@ class RayCluster:
         taken = {node.name for node in self.nodes}
         name = next(name for n in range(1, len(taken) + 2) if (name := f"node-{n}") not in taken)
         shape = NodeShape(cpus, memory_bytes, gpus, dict(labels or {}))
-        node = self._start(name, [f"--address=127.0.0.1:{self.gcs_port}"], shape, None)
-        try:
-            self._wait_node(node, timeout)
-        except BaseException:
-            self._end(node, 0.0)
-            raise
-        return node
+        return self._start_ready(name, [f"--address=127.0.0.1:{self.gcs_port}"], shape, timeout)
 
     def remove_node(self, node: RayNode, *, timeout: float = 60.0) -> None:
         """End a node in an orderly way and wait until Ray knows; raises ``NotReady``."""
@@ -229,6 +223,27 @@ class RayCluster:
             scope=self.scope,
         )
         self.nodes.append(node)
+        return node
+
+    def _start_ready(
+        self,
+        name: str,
+        role: list[str],
+        shape: NodeShape,
+        timeout: float,
+        temp_dir: Path | None = None,
+        *,
+        again: bool = True,
+    ) -> RayNode:
+        """Start a node and wait for it; it is gone if that fails, or is called off."""
+        node = self._start(name, role, shape, temp_dir)
+        try:
+            self._wait_node(node, timeout)
+        except BaseException as error:
+            self._end(node, 0.0)
+            if again and isinstance(error, ServiceDied) and _GAVE_UP in error.tail:
+                return self._start_ready(name, role, shape, timeout, temp_dir, again=False)
+            raise
         return node
 
     def _end(self, node: RayNode, timeout: float) -> None:

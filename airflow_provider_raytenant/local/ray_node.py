@@ -23,6 +23,8 @@ MIB = 1024 * 1024
 _SOCKET_SUFFIX = 68
 _SOCKET_LIMIT = 107 if sys.platform == "linux" else 103
 
+_PREFIX = "rt-ray-"
+
 # Settings of the caller's shell that would point a node at another cluster or at other data.
 _FOREIGN = (
     "RAY_ADDRESS",
@@ -85,7 +87,7 @@ class RayNode:
         for session in self.temp_dir.glob("session_2*"):
             if (session / "logs").is_dir():
                 shutil.copytree(session / "logs", keep_logs_in / self.name, symlinks=True, dirs_exist_ok=True)
-        shutil.rmtree(self.temp_dir, ignore_errors=True)
+        remove_temp_dir(self.temp_dir)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -179,11 +181,20 @@ def node_environment(ray_binary: Path, extra: Mapping[str, str], token_file: Pat
 
 
 def make_temp_dir() -> Path:
-    """A new directory, readable to its owner only, with a path short enough for Ray's sockets."""
+    """A new directory with a path short enough for Ray's sockets, below one only its owner can enter.
+
+    Ray itself opens its temporary directory, which holds all logs, to everybody.
+    """
     for parent in (tempfile.gettempdir(), "/tmp"):
-        if len(parent) + len("/rt-ray-12345678") <= _SOCKET_LIMIT - _SOCKET_SUFFIX:
-            return Path(tempfile.mkdtemp(prefix="rt-ray-", dir=parent))
-    return check_temp_dir(Path(tempfile.mkdtemp(prefix="rt-ray-")))
+        if len(parent) + len("/rt-ray-12345678/r") <= _SOCKET_LIMIT - _SOCKET_SUFFIX:
+            return check_temp_dir(Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent)) / "r")
+    return check_temp_dir(Path(tempfile.mkdtemp(prefix=_PREFIX)) / "r")
+
+
+def remove_temp_dir(temp_dir: Path) -> None:
+    """Remove a node's temporary directory, and the one above it that ``make_temp_dir`` made for it."""
+    own = temp_dir.parent if temp_dir.parent.name.startswith(_PREFIX) else temp_dir
+    shutil.rmtree(own, ignore_errors=True)
 
 
 def check_temp_dir(path: Path) -> Path:

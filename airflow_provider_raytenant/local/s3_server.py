@@ -30,8 +30,8 @@ ROLE_NAME = "tenant-jobs"
 ROLE_ARN = f"arn:aws:iam::000000000000:role/{ROLE_NAME}"
 REGION = "us-east-1"
 
-# SeaweedFS puts its Unix sockets here, whatever TMPDIR says, and forgets to remove this one.
-_SOCKET = "/tmp/seaweedfs-s3-{port}.sock"
+# SeaweedFS puts its Unix sockets here, whatever TMPDIR says, and does not remove all of them.
+_SOCKETS = Path("/tmp")
 
 
 def s3_installed() -> bool:
@@ -44,12 +44,12 @@ class S3Server:
     """A running S3 server; a context manager that stops it.
 
     ``access_key`` and ``secret_key`` belong to an administrator, who may also assume ``role_arn``: a role
-    that may do all in ``bucket``, to be narrowed by a session policy.
+    that may do all in ``bucket``, to be narrowed by a session policy. ``ports``: S3's first, the admin's last.
     """
 
     directory: Path
     service: Service
-    port: int
+    ports: tuple[int, ...]
     access_key: str
     secret_key: str
     bucket: str = DEFAULT_BUCKET
@@ -77,16 +77,16 @@ class S3Server:
         access_key, secret_key = secrets.token_hex(10), secrets.token_urlsafe(30)
         identities = _write_secret(directory / "identities.json", _identities(access_key, secret_key))
         iam = _write_secret(directory / "iam.json", _iam(bucket))
-        port, *others = ports.free_ports(7)
+        own = (*ports.free_ports(8), ports.free_port_with_offset())
         service = start_service(
             "s3",
-            [str(program), "mini", *_options(data, identities, iam, bucket, port, others)],
+            [str(program), "-logtostderr=true", "mini", *_options(data, identities, iam, bucket, own)],
             log=directory / "weed.log",
             env=inherited_environment(drop_prefixes=("AWS_", "S3_")),
             cwd=directory,
             scope=scope,
         )
-        server = cls(directory, service, port, access_key, secret_key, bucket)
+        server = cls(directory, service, own, access_key, secret_key, bucket)
         try:
             server.wait_ready(timeout)
         except BaseException:
@@ -96,7 +96,7 @@ class S3Server:
 
     @property
     def endpoint_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.ports[0]}"
 
     @property
     def running(self) -> bool:
@@ -133,7 +133,9 @@ class S3Server:
     def stop(self, timeout: float = 10.0) -> None:
         """End the server and keep its data; SIGKILL after ``timeout`` seconds."""
         stop_service(self.service, timeout=timeout)
-        Path(_SOCKET.format(port=self.port)).unlink(missing_ok=True)
+        for port in (*self.ports, self.ports[-1] + ports.SEAWEED_GRPC_OFFSET):
+            for socket in _SOCKETS.glob(f"seaweedfs-*-{port}.sock"):
+                socket.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self
@@ -150,7 +152,7 @@ class S3Server:
         return {
             "directory": str(self.directory),
             "service": self.service.to_json(),
-            "port": self.port,
+            "ports": self.ports,
             "access_key": self.access_key,
             "secret_key": self.secret_key,
             "bucket": self.bucket,
@@ -163,6 +165,7 @@ class S3Server:
                 **data,
                 "directory": Path(data["directory"]),
                 "service": Service.from_json(data["service"]),
+                "ports": tuple(data["ports"]),
             }
         )
 
@@ -172,27 +175,25 @@ class S3Server:
         return any(each["Name"] == self.bucket for each in self.client().list_buckets()["Buckets"])
 
 
-def _options(data: Path, identities: Path, iam: Path, bucket: str, port: int, others: list[int]) -> list[str]:
+def _options(data: Path, identities: Path, iam: Path, bucket: str, own: tuple[int, ...]) -> list[str]:
     """Every port by hand. Only the admin's gRPC port cannot be chosen: its workers dial port + 10000."""
-    admin = ports.free_port_with_offset()
-    names = ("s3.port.grpc", "master.port", "master.port.grpc", "volume.port", "volume.port.grpc")
+    names = (
+        *("s3.port", "s3.port.grpc", "master.port", "master.port.grpc", "volume.port", "volume.port.grpc"),
+        *("filer.port", "filer.port.grpc", "admin.port"),
+    )
     values: dict[str, object] = {
         "dir": data,
         "ip": "127.0.0.1",
         "ip.bind": "127.0.0.1",
         "s3.config": identities,
         "s3.iam.config": iam,
-        "s3.port": port,
         "s3.port.iceberg": 0,
         "s3.port.lance": 0,
         "bucket": bucket,
-        "admin.port": admin,
         "admin.ui": "false",
         "webdav": "false",
         "master.telemetry": "false",
-        **dict(zip(names, others[:5], strict=True)),
-        "filer.port": others[5],
-        "filer.port.grpc": ports.free_port(),
+        **dict(zip(names, own, strict=True)),
     }
     return [f"-{name}={value}" for name, value in values.items()]
 

@@ -34,6 +34,12 @@ REQUEST_TIMEOUT = 15.0
 """Seconds for one request, answer included. Uploads and whole logs get :data:`TRANSFER_TIMEOUT`."""
 
 TRANSFER_TIMEOUT = 120.0
+
+STREAM_SILENCE = 600.0
+"""Seconds without output after which a log stream is asked whether it lives. Ray's dashboard never answers
+(measured on 2.60), so a silent stream ends half as long after that, and whoever follows opens another, which
+begins at the first byte: often enough for a connection that died unseen, too seldom to cost much."""
+
 ATTEMPTS = 4
 _TRANSIENT_4XX = (408, 429)
 
@@ -68,19 +74,18 @@ class RayClient:
             await self._session.close()
 
     async def version(self) -> dict[str, Any]:
-        """``{"ray_version": "2.60.0", ...}`` of ``GET /api/version`` (answers without a token too)."""
+        """``{"ray_version": "2.60.0", ...}`` of ``GET /api/version``."""
         return _mapping(await self._read("/api/version"))
 
     async def wants_token(self) -> bool:
         """Whether the cluster refuses a request that brings no token."""
-        url = self.endpoint.url("/api/v0/nodes?limit=1")
-        headers = replace(self.endpoint, token=None).request_headers()
-        limit = aiohttp.ClientTimeout(total=self._timeout)
-        async with (
-            aiohttp.ClientSession(headers=headers) as bare,
-            bare.get(url, ssl=self.endpoint.ssl(), timeout=limit) as response,
-        ):
-            return response.status in (401, 403)
+        bare = RayClient(replace(self.endpoint, token=None), timeout=self._timeout, attempts=self._attempts)
+        async with bare:
+            try:
+                await bare._read("/api/v0/nodes?limit=1")
+            except RayAuthError:
+                return True
+        return False
 
     async def nodes(self) -> list[Node]:
         """The alive nodes with their totals and labels."""
@@ -98,7 +103,7 @@ class RayClient:
         answer = await self._read("/api/jobs/")
         if not isinstance(answer, list):
             raise RayUnavailableError(f"{self._where()} gave no list of jobs, but {str(answer)[:200]!r}")
-        return [_job(record) for record in answer if record.get("type") == "SUBMISSION"]
+        return [_job(record) for record in map(_mapping, answer) if record.get("type") == "SUBMISSION"]
 
     async def submit(self, request: dict[str, Any]) -> bool:
         """Submit once: ``True`` if this call created the job, ``False`` if it was there already.
@@ -147,7 +152,7 @@ class RayClient:
         """
         url = self.endpoint.url(f"/api/jobs/{submission_id}/logs/tail")
         try:
-            async with self._open().ws_connect(url, max_msg_size=0, heartbeat=30) as socket:
+            async with self._open().ws_connect(url, max_msg_size=0, heartbeat=STREAM_SILENCE) as socket:
                 async for message in socket:
                     if message.type is not aiohttp.WSMsgType.TEXT:
                         return
@@ -194,9 +199,13 @@ class RayClient:
         limit = aiohttp.ClientTimeout(total=timeout or self._timeout)
         url = self.endpoint.url(path)
         try:
-            async with self._open().request(method, url, json=json, data=data, timeout=limit) as response:
+            # A redirect is not followed: it would turn a submit into a look at the list of jobs.
+            async with self._open().request(
+                method, url, json=json, data=data, timeout=limit, allow_redirects=False
+            ) as response:
                 text = await response.text(errors="replace")
-                return self._answer(response.status, text, path)
+                goal = response.headers.get("Location", "")
+                return self._answer(response.status, text, path, goal)
         except TimeoutError as error:
             raise RayUnavailableError(
                 f"{self._where()} did not answer within {limit.total:g} s ({method} {path})"
@@ -204,7 +213,7 @@ class RayClient:
         except (aiohttp.ClientError, OSError) as error:
             raise RayUnavailableError(f"{self._where()} cannot be reached: {_reason(error)}") from error
 
-    def _answer(self, status: int, text: str, path: str) -> Any:
+    def _answer(self, status: int, text: str, path: str, goal: str = "") -> Any:
         """The JSON of a good answer; an error of our tree for every other."""
         excerpt = " ".join(text.split())[:300]
         if status == 401:
@@ -216,6 +225,14 @@ class RayClient:
             raise JobNotFoundError(f"{self._where()} does not know this job: {excerpt}", status=status)
         if 400 <= status < 500 and status not in _TRANSIENT_4XX:
             raise RayRequestError(f"{self._where()} refused {path} ({status}): {excerpt}", status=status)
+        if 300 <= status < 400 and goal:
+            # What follows the path may be a secret of a login page.
+            goal = goal.partition("?")[0].partition("#")[0][:200]
+            raise RayUnavailableError(
+                f"{self._where()} answered {status} and sends to {goal}; the connection needs an address "
+                "that answers by itself",
+                status=status,
+            )
         if status >= 300:
             raise RayUnavailableError(f"{self._where()} answered {status}: {excerpt}", status=status)
         try:

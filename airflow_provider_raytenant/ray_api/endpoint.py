@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -48,10 +49,11 @@ class RayEndpoint:
         The user agent must not look like a browser's: Ray answers such requests with redacted
         env_vars, and with 405 where they change something (measured on 2.60).
         """
-        headers = {"User-Agent": "airflow-provider-raytenant", **self.headers}
+        ours = {"User-Agent": "airflow-provider-raytenant"}
         if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        return headers
+            ours["Authorization"] = f"Bearer {self.token}"
+        names = {name.lower() for name in ours}
+        return {**{name: text for name, text in self.headers.items() if name.lower() not in names}, **ours}
 
     def ssl(self) -> ssl.SSLContext | bool:
         """What aiohttp's ``ssl`` argument takes.
@@ -80,9 +82,20 @@ def checked_address(name: str, address: str) -> str:
 
     :raises ConnectionConfigError: naming the field, what was found and what is allowed.
     """
-    parts = urlsplit(address)
-    bad = parts.scheme not in ("http", "https") or not parts.hostname
-    if bad or parts.query or parts.fragment or parts.username or parts.password:
-        shown = parts._replace(netloc=parts.hostname or "").geturl() if parts.password else address
-        raise ConnectionConfigError(f"{name}: found {shown!r}; allowed: {ADDRESS_ALLOWED}")
+    try:
+        parts = urlsplit(address)
+        bad = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
+    except ValueError:  # brackets that do not fit, a port that is no number
+        raise ConnectionConfigError(f"{name}: found no address; allowed: {ADDRESS_ALLOWED}") from None
+    if bad or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ConnectionConfigError(
+            f"{name}: found {_without_secrets(address)!r}; allowed: {ADDRESS_ALLOWED}"
+        )
     return address.rstrip("/")
+
+
+def _without_secrets(address: str) -> str:
+    """The address with dots for user, password, query and fragment."""
+    _, at, rest = address.rpartition("@")
+    shown = re.split(r"[?#]", rest)[0]
+    return ("...@" if at else "") + shown + ("?..." if shown != rest else "")

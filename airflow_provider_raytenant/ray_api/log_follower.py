@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airflow_provider_raytenant.exceptions import RayTenantError, RayUnavailableError
+from airflow_provider_raytenant.exceptions import RayTenantError
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.runner.end_record import LogSplitter
 
@@ -34,7 +34,7 @@ class LogFollower:
         self._splitter = LogSplitter()
         self._seen = 0
         self._task: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
+        self._complete = asyncio.Event()
 
     @property
     def record(self) -> Mapping[str, Any] | None:
@@ -47,22 +47,24 @@ class LogFollower:
 
     async def finish(self) -> None:
         """The job has ended: get what is still missing of its output."""
-        if self._task is not None and self.record is None:
+        if self._task is not None and not self._complete.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), RECORD_WAIT)
+                await asyncio.wait_for(self._complete.wait(), RECORD_WAIT)
         await self.cancel()
-        if self.record is None:
+        if not self._complete.is_set():
             await self._read_rest()
         for line in self._splitter.finish():
             self._emit(line)
 
     async def cancel(self) -> None:
         """Stop following. The job goes on."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            # `wait` tells the end of the task from a cancellation of who waits here.
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.result()
 
     async def _follow(self) -> None:
         told = False
@@ -84,14 +86,19 @@ class LogFollower:
     async def _read_rest(self) -> None:
         try:
             text = await self._client.logs(self._submission_id)
-        except RayUnavailableError as error:
+        except RayTenantError as error:
             self._note(f"The rest of the job's output could not be read: {error}")
             return
         self._take(text[self._seen :])
 
     def _take(self, text: str) -> None:
         self._seen += len(text)
-        for line in self._splitter.feed(text):
-            self._emit(line)
-        if self.record is not None:
-            self._changed.set()
+        for piece in text.splitlines(keepends=True):
+            record = self._splitter.record
+            for line in self._splitter.feed(piece):
+                self._emit(line)
+            # A job can print the log of another with its record: only one at the end is the runner's.
+            if self._splitter.record is not record:
+                self._complete.set()
+            else:
+                self._complete.clear()

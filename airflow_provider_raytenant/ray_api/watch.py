@@ -7,6 +7,7 @@ first. Being cancelled leaves the job alone; stopping it is a decision of its ow
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -36,6 +37,7 @@ TIMEOUT_GRACE: Final = 60.0
 """Seconds that the runner has for keeping ``job_timeout`` itself before the job is stopped from here."""
 
 _FIRST_POLL: Final = 0.5
+_STOP_INTERVAL: Final = 0.5
 _T = TypeVar("_T")
 
 
@@ -84,14 +86,13 @@ class JobWatch:
         self._follower.start()
         try:
             job = await self._until_ended()
-        except BaseException:
+            if job is not None:
+                await self._follower.finish()
+        finally:
             await self._follower.cancel()
-            raise
         if job is None:
-            await self._follower.cancel()
             text = f"Ray no longer knows job {self._submission_id}; was its head restarted?"
             return Outcome(self._submission_id, error=JobLostError(text))
-        await self._follower.finish()
         job = replace(job, message=strip_end_record(job.message))
         return outcome_of(job, self._follower.record)
 
@@ -154,9 +155,10 @@ class JobWatch:
         if limit is None or running_since is None or now - running_since < limit + TIMEOUT_GRACE:
             return
         self._note(f"Job {self._submission_id} runs past its job_timeout of {limit:g} s; stopping it.")
-        await stop_job(self._client, self._submission_id)
+        ended = await stop_job(self._client, self._submission_id)
+        told = "was stopped" if ended else "was told to stop, but still lives"
         raise JobTimeoutError(
-            f"ran longer than its job_timeout of {limit:g} s and was stopped (job {self._submission_id})",
+            f"ran longer than its job_timeout of {limit:g} s and {told} (job {self._submission_id})",
             job_timeout=limit,
         )
 
@@ -194,18 +196,20 @@ async def stop_job(client: RayClient, submission_id: str, *, patience: float = 2
 
     :param patience: seconds to go on for. 25 stay below Airflow's ``[triggerer] on_kill_timeout`` of 30.
     """
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        try:
-            job = await client.job(submission_id)
-            if job.status.is_terminal:
-                return True
-            await client.stop(submission_id)
-        except JobNotFoundError:
-            return True
-        except RayUnavailableError:
-            pass
-        await asyncio.sleep(0.5)
+    # Around the requests too: a dashboard that hangs takes longer for one than the patience.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            while True:
+                try:
+                    job = await client.job(submission_id)
+                    if job.status.is_terminal:
+                        return True
+                    await client.stop(submission_id)
+                except JobNotFoundError:
+                    return True
+                except RayUnavailableError:
+                    pass
+                await asyncio.sleep(_STOP_INTERVAL)
     return False
 
 

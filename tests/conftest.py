@@ -1,0 +1,9 @@
+"""A home for Airflow, before anything imports it, that is not the user's own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+if "AIRFLOW_HOME" not in os.environ:
+    os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="raytenant-tests-airflow-")

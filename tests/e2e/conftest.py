@@ -1,0 +1,64 @@
+"""One stack for all end-to-end tests: real Airflow, Ray (token-protected), S3 and PostgreSQL."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stack.deployment import (
+    ROOT,
+    TENANT_FILE,
+    airflow_environment,
+    cluster_ray,
+    seed_flights,
+    write_tenant_file,
+)
+from stack.stack import RaySize, Stack
+
+HERE = Path(__file__).parent
+CAPACITY = 9
+"""Slots of the cluster: 9 logical CPUs and nine times 512 MiB, on one node."""
+
+MORE_TENANTS = """\
+  unbound:
+    guarantee: 0
+    limit: 3
+    rules: {{pools: [default_pool]}}
+"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of this folder needs the stack."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.stack)
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The running stack with flights in S3, pools synced and every DAG unpaused."""
+    directory = tmp_path_factory.mktemp("stack")
+    dags = directory / "dags"
+    shutil.copytree(ROOT / "dags", dags)
+    shutil.copytree(HERE / "dags", dags, dirs_exist_ok=True)
+    with Stack(
+        directory,
+        dags,
+        ray_binary=cluster_ray(),
+        ray=RaySize(cpus=CAPACITY, memory_bytes=CAPACITY * 512 * 1024**2, token="a-token-of-the-tests"),
+        tenant_file=write_tenant_file(directory / "raytenant.yaml", text=TENANT_FILE + MORE_TENANTS),
+        airflow_env=airflow_environment,
+        progress=print,
+    ) as running:
+        seed_flights(running)
+        running.airflow.cli("raytenant", "pools", "sync")
+        yield running
+
+
+@pytest.fixture(scope="session")
+def pools(stack: Stack) -> dict[str, int]:
+    """Slots of our pools by name."""
+    return {name: pool["slots"] for name, pool in stack.api.pools().items() if name.startswith("ray.")}

@@ -1,0 +1,61 @@
+"""Starting runs and reading what became of them, for the end-to-end tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from stack.stack import Stack
+
+WAIT = 120.0
+"""Seconds that a run of one small job may take: on two busy cores, with room to spare."""
+
+
+def start(
+    stack: Stack, dag_id: str, date: datetime | None = None, conf: Mapping[str, Any] | None = None
+) -> str:
+    """Start a run of an unpaused DAG; its run id."""
+    stack.api.wait_dag(dag_id)
+    stack.api.unpause(dag_id)
+    return stack.api.trigger_run(dag_id, date, conf)
+
+
+def finish(stack: Stack, dag_id: str, run_id: str, timeout: float = WAIT) -> str:
+    """Wait for a run's end; its state."""
+    return str(stack.api.wait_run(dag_id, run_id, timeout)["state"])
+
+
+def run(stack: Stack, dag_id: str, conf: Mapping[str, Any] | None = None) -> tuple[str, str]:
+    """Run a DAG to its end: run id and state."""
+    run_id = start(stack, dag_id, conf=conf)
+    return run_id, finish(stack, dag_id, run_id)
+
+
+def jobs(stack: Stack, run_id: str, dag_id: str) -> list[dict[str, Any]]:
+    """The Ray jobs of a run, the oldest first."""
+    found = [
+        job
+        for job in stack.ray.api("GET", "/api/jobs/")
+        if (job["metadata"] or {}).get("raytenant.run_id") == run_id
+        and job["metadata"]["raytenant.dag_id"] == dag_id
+    ]
+    return sorted(found, key=lambda job: job["start_time"])
+
+
+def until(condition: Callable[[], bool], what: str, timeout: float = 60.0) -> float:
+    """Wait until a condition holds; the seconds it took."""
+    started = time.monotonic()
+    while not condition():
+        if time.monotonic() - started > timeout:
+            raise AssertionError(f"{what} did not come about within {timeout:g} s")
+        time.sleep(0.2)
+    return time.monotonic() - started
+
+
+def log(stack: Stack, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
+    """A try's log; shown whole when a test that read it fails."""
+    text = stack.api.task_log(dag_id, run_id, task_id, try_number)
+    print(f"--- log of {dag_id}.{task_id}, try {try_number}\n{text}\n---")
+    return text

@@ -1,0 +1,98 @@
+"""The commands against the running, token-protected cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from stack.stack import Stack
+from tests.e2e.conftest import CAPACITY
+
+
+def test_plan_shows_every_pool_and_a_second_sync_changes_nothing(stack: Stack, pools: dict[str, int]) -> None:
+    again = stack.airflow.cli("raytenant", "pools", "sync")
+    assert "Nothing to change." in again.stdout
+    answer = stack.airflow.cli("raytenant", "pools", "plan", "--output", "json", check=False)
+    rows = json.loads(answer.stdout)
+    assert {row["pool"]: row["wanted"] for row in rows} == pools
+    assert sum(pools.values()) == CAPACITY
+    assert all(pool["include_deferred"] for name, pool in stack.api.pools().items() if name in pools)
+
+
+def test_plan_names_a_request_that_is_larger_than_its_pool_and_exits_1(stack: Stack) -> None:
+    # `too_big` asks for 64 GiB: allowed, since acme has no limit, but no pool will ever hold it.
+    stack.api.wait_dag("too_big")
+    answer = stack.airflow.cli("raytenant", "pools", "plan", check=False)
+    assert answer.returncode == 1
+    assert "too_big.giant asks for 128 slots" in answer.stderr
+
+
+def test_a_wrong_token_and_a_silent_cluster_change_nothing_and_say_so(stack: Stack, tmp_path: Path) -> None:
+    before = stack.api.pools()
+    for conn_id, host, token, words in (
+        ("wrong_token", stack.ray.dashboard_url, "nonsense", "refuses the connection's token (403)"),
+        ("no_token", stack.ray.dashboard_url, None, "wants a token (401)"),
+        ("silent", "http://127.0.0.1:9", "x", "cannot be reached"),
+    ):
+        stack.api.create_connection(conn_id, "ray", host=host, password=token)
+        file = tmp_path / f"{conn_id}.yaml"
+        text = (stack.directory / "raytenant.yaml").read_text().replace("ray_shared", conn_id)
+        file.write_text(text.replace("guarantee: 3", "guarantee: 1"))
+        answer = stack.airflow.cli("raytenant", "pools", "sync", "--file", str(file), check=False)
+        assert answer.returncode == 1
+        assert words in answer.stderr
+        assert "Traceback" not in answer.stderr
+    assert stack.api.pools() == before
+
+
+def test_pools_of_others_are_never_touched(stack: Stack) -> None:
+    # A pool that already has a name of ours, but that somebody else made.
+    stack.api.call(
+        "POST", "/pools", {"name": "ray.hers", "slots": 5, "description": "hers", "include_deferred": False}
+    )
+    try:
+        file = stack.directory / "with_hers.yaml"
+        file.write_text((stack.directory / "raytenant.yaml").read_text() + "  hers: {guarantee: 0}\n")
+        answer = stack.airflow.cli(
+            "raytenant", "pools", "sync", "--file", str(file), "--dry-run", check=False
+        )
+        assert answer.returncode == 1
+        assert "pool ray.hers: exists, but is not of our making" in answer.stderr
+        stack.airflow.cli("raytenant", "pools", "sync")
+        hers = stack.api.pools()["ray.hers"]
+        assert (hers["slots"], hers["description"], hers["include_deferred"]) == (5, "hers", False)
+    finally:
+        stack.api.call("DELETE", "/pools/ray.hers")
+
+
+def test_tenants_list_speaks_of_slots_cpu_and_memory(stack: Stack) -> None:
+    answer = stack.airflow.cli("raytenant", "tenants", "list", "--output", "json")
+    acme = next(row for row in json.loads(answer.stdout) if row["tenant"] == "acme")
+    assert (acme["guarantee"], acme["that is"]) == (3, "3 CPU + 1.5GiB")
+
+
+def test_the_connection_test_speaks_of_version_authentication_nodes_cpu_and_memory(stack: Stack) -> None:
+    code = "from airflow_provider_raytenant.hooks.ray import RayHook; print(RayHook('ray_shared').test_connection())"
+    import subprocess
+    import sys
+
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        env=stack.airflow.env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "(True, 'Ray 2." in answer.stdout
+    assert "authentication on, 1 node, 9 CPU, 4.5GiB memory" in answer.stdout
+
+
+def test_airflow_lists_provider_connection_type_and_links(stack: Stack) -> None:
+    assert "airflow-provider-raytenant" in stack.airflow.cli("providers", "list", "-o", "json").stdout
+    assert "RayHook" in stack.airflow.cli("providers", "hooks", "-o", "json").stdout
+    assert "RayJobLink" in stack.airflow.cli("providers", "links", "-o", "json").stdout
+
+
+def test_no_dag_has_an_import_error(stack: Stack) -> None:
+    assert stack.api.import_errors() == []

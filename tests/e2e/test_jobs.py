@@ -1,0 +1,122 @@
+"""One task, one Ray job: results, failures, time-outs, logs, sizes."""
+
+from __future__ import annotations
+
+from stack.stack import Stack
+from tests.e2e.runs import finish, jobs, log, run, start, until
+
+
+def test_a_result_becomes_the_tasks_xcom_and_downstream_gets_it_as_it_is(stack: Stack) -> None:
+    run_id, state = run(stack, "result")
+    assert state == "success", log(stack, "result", run_id, "make")
+    assert stack.api.xcom("result", run_id, "make") == {"files": 0, "quoted": "a  b"}
+    assert stack.api.xcom("result", run_id, "use") == "a  b"
+    text = log(stack, "result", run_id, "make")
+    assert "is SUCCEEDED" in text
+    assert "::raytenant-end::" not in text
+
+
+def test_a_failure_is_retried_and_carries_rays_words_into_log_and_xcom(stack: Stack) -> None:
+    run_id, state = run(stack, "fails")
+    assert state == "failed"
+    found = jobs(stack, run_id, "fails")
+    assert [job["driver_exit_code"] for job in found] == [3, 3]
+    assert len({job["submission_id"] for job in found}) == 2
+    failure = stack.api.xcom("fails", run_id, "exit3", "raytenant_failure")
+    assert failure["error"] == "JobFailedError"
+    assert failure["exit_code"] == 3
+    assert failure["error_type"] == "JOB_ENTRYPOINT_COMMAND_ERROR"
+    assert "exit code 3" in failure["ray_message"]
+    assert failure["retryable"] is True
+    text = log(stack, "fails", run_id, "exit3", 2)
+    assert "before the end" in text
+    assert "the entrypoint failed with exit code 3" in text
+    assert "JOB_ENTRYPOINT_COMMAND_ERROR" in text
+
+
+def test_what_a_retry_cannot_mend_fails_without_using_retries_up(stack: Stack) -> None:
+    run_id, state = run(stack, "bad_result")
+    assert state == "failed"
+    assert len(jobs(stack, run_id, "bad_result")) == 1
+    task = stack.api.task_instance("bad_result", run_id, "nan")
+    assert (task["state"], task["try_number"]) == ("failed", 1)
+    assert "$.auc[1]" in log(stack, "bad_result", run_id, "nan")
+
+
+def test_a_request_that_fits_no_node_fails_at_once_with_the_numbers(stack: Stack) -> None:
+    run_id, state = run(stack, "fits_nowhere")
+    assert state == "failed"
+    assert jobs(stack, run_id, "fits_nowhere") == []
+    text = log(stack, "fits_nowhere", run_id, "fpga")
+    assert "asks for 1 CPU + 256MiB + 1 fpga; the largest alive node has 9 CPU + 4.5GiB + 0 fpga" in text
+    assert stack.api.task_instance("fits_nowhere", run_id, "fpga")["try_number"] == 1
+
+
+def test_job_timeout_ends_the_job_and_says_so(stack: Stack) -> None:
+    run_id, state = run(stack, "times_out")
+    assert state == "failed"
+    assert stack.api.xcom("times_out", run_id, "sleeper", "raytenant_failure")["error"] == "JobTimeoutError"
+    assert [job["driver_exit_code"] for job in jobs(stack, run_id, "times_out")] == [124]
+
+
+def test_mark_failed_and_clear_stop_the_job(stack: Stack) -> None:
+    run_id = start(stack, "sleeps")
+
+    def running(count: int) -> bool:
+        found = jobs(stack, run_id, "sleeps")
+        return len(found) == count and found[-1]["status"] == "RUNNING"
+
+    def stopped(count: int) -> bool:
+        return [job["status"] for job in jobs(stack, run_id, "sleeps")][:count] == ["STOPPED"] * count
+
+    until(lambda: running(1), "the first job", 90)
+    until(lambda: stack.api.task_instance("sleeps", run_id, "sleeper")["state"] == "deferred", "the deferral")
+    stack.api.clear("sleeps", run_id)
+    took = until(lambda: stopped(1), "the stop of the cleared task's job", 60)
+    print(f"a clear stopped the job after {took:.1f} s")
+    until(lambda: running(2), "the job of the new try", 90)
+    stack.api.mark_failed("sleeps", run_id, "sleeper")
+    took = until(lambda: stopped(2), "the stop of the failed task's job", 60)
+    print(f"mark failed stopped the job after {took:.1f} s")
+    assert finish(stack, "sleeps", run_id) == "failed"
+
+
+def test_a_task_with_outlets_ends_on_a_worker_and_its_asset_event_is_there(stack: Stack) -> None:
+    run_id, state = run(stack, "outlets")
+    assert state == "success", log(stack, "outlets", run_id, "produce")
+    assert stack.api.xcom("outlets", run_id, "produce") == 41
+    events = stack.api.call("GET", "/assets/events", source_run_id=run_id)["asset_events"]
+    assert [event["uri"] for event in events] == ["raytenant://probe"]
+
+
+def test_without_deferring_the_worker_waits_and_hands_the_result_on(stack: Stack) -> None:
+    run_id, state = run(stack, "on_worker")
+    assert state == "success", log(stack, "on_worker", run_id, "wait")
+    assert stack.api.xcom("on_worker", run_id, "wait") == 42
+    assert "on the worker" in log(stack, "on_worker", run_id, "wait")
+
+
+def test_mapped_tasks_hold_the_slots_of_their_footprint(stack: Stack) -> None:
+    run_id, state = run(stack, "mapped")
+    assert state == "success"
+    tasks = stack.api.task_instances("mapped", run_id)
+    # 1 CPU and two halves make two slots; 256 MiB and two times 256 MiB as well.
+    assert {(task["pool"], task["pool_slots"]) for task in tasks} == {("ray.acme", 2)}
+    assert [stack.api.xcom("mapped", run_id, "each", map_index=index) for index in (0, 1)] == [1, 2]
+
+
+def test_the_link_opens_the_job_on_rays_dashboard(stack: Stack) -> None:
+    run_id, state = run(stack, "result")
+    assert state == "success"
+    links = stack.api.call("GET", f"/dags/result/dagRuns/{run_id}/taskInstances/make/links")["extra_links"]
+    job = jobs(stack, run_id, "result")[0]["submission_id"]
+    assert links == {"Ray job": f"{stack.ray.dashboard_url}/#/jobs/{job}"}
+
+
+def test_dags_test_works_and_a_failed_job_fails_there_too(stack: Stack) -> None:
+    good = stack.airflow.cli("dags", "test", "result", check=False)
+    assert good.returncode == 0, good.stdout + good.stderr
+    assert "state=success" in good.stdout + good.stderr
+    bad = stack.airflow.cli("dags", "test", "times_out", check=False)
+    assert "ran longer than its job_timeout" in bad.stdout + bad.stderr
+    assert "state=failed" in bad.stdout + bad.stderr

@@ -1,0 +1,114 @@
+"""The pools hold the cluster: a backfill beside live runs never asks for more than there is."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from airflow_provider_raytenant.domain.resources import Resources
+from stack import flights
+from stack.stack import Stack
+from stack.usage import UsageSampler
+from tests.e2e.conftest import CAPACITY
+from tests.e2e.runs import finish, start, until
+
+DAYS = [date(2013, 1, 1) + timedelta(days=number) for number in range(14)]
+CLUSTER = Resources(cpus=CAPACITY, memory=CAPACITY * 512 * 1024**2)
+
+
+@pytest.fixture(scope="module")
+def backfilled(stack: Stack) -> UsageSampler:
+    """A backfill of 14 days beside live runs, sampled all along."""
+    live: list[tuple[str, str]] = []
+    for dag_id in ("acme_daily_delays", "globex_delay_model"):
+        stack.api.wait_dag(dag_id)
+        stack.api.unpause(dag_id)
+    with UsageSampler(stack.ray) as usage:
+        span = ("--from-date", str(DAYS[0]), "--to-date", str(DAYS[-1]), "--max-active-runs", "14")
+        stack.airflow.cli("backfill", "create", "--dag-id", "acme_daily_delays", *span)
+        live.append(("globex_delay_model", start(stack, "globex_delay_model")))
+        for day in (20, 21):
+            run_id = start(stack, "acme_daily_delays", datetime(2013, 1, day, tzinfo=UTC))
+            live.append(("acme_daily_delays", run_id))
+        for dag_id, run_id in live:
+            assert finish(stack, dag_id, run_id, 360) == "success"
+        until(lambda: len(_ended(stack)) == 14, "the end of the backfill", 360)
+    return usage
+
+
+def _ended(stack: Stack) -> list[str]:
+    runs = stack.api.dag_runs("acme_daily_delays")
+    return [r["state"] for r in runs if r["run_type"] == "backfill" and r["state"] in ("success", "failed")]
+
+
+@pytest.mark.timeout(600)
+def test_a_backfill_beside_live_runs_succeeds_within_the_cluster(
+    stack: Stack, backfilled: UsageSampler
+) -> None:
+    assert _ended(stack) == ["success"] * 14
+    peak = backfilled.peak
+    assert peak is not None
+    print(
+        f"with our pools: at most {peak.slots} of {CAPACITY} slots, {backfilled.peak_footprint} at once, "
+        f"{len(backfilled.samples)} samples, {backfilled.misses} missed"
+    )
+    assert 3 < peak.slots <= CAPACITY
+    assert backfilled.peak_footprint.fits_in(CLUSTER)
+    assert backfilled.misses < len(backfilled.samples) / 10
+
+
+def test_no_job_met_a_start_time_out_and_jobs_use_more_than_their_driver(
+    stack: Stack, backfilled: UsageSampler
+) -> None:
+    found = [
+        job
+        for job in stack.ray.api("GET", "/api/jobs/")
+        if (job["metadata"] or {}).get("raytenant.dag_id") == "acme_daily_delays"
+    ]
+    assert len(found) >= 16
+    assert {job["status"] for job in found} == {"SUCCEEDED"}
+    assert {json.loads(job["metadata"]["raytenant.footprint"])["cpus"] for job in found} == {3.0}
+
+
+def test_the_daily_statistics_are_what_pandas_finds_in_the_csv(
+    stack: Stack, backfilled: UsageSampler
+) -> None:
+    assert stack.s3 is not None
+    client = stack.s3.client()
+    for day in DAYS:
+        key = f"tenants/acme/delays/{day}.json"
+        report = json.loads(client.get_object(Bucket=stack.s3.bucket, Key=key)["Body"].read())
+        assert report["carriers"] == pytest.approx(flights.daily_statistics(day)), day
+
+
+@pytest.mark.timeout(400)
+def test_the_same_load_without_our_pools_asks_for_more_than_there_is(
+    stack: Stack, backfilled: UsageSampler
+) -> None:
+    stack.api.wait_dag("free_daily")
+    stack.api.unpause("free_daily")
+    with UsageSampler(stack.ray) as usage:
+        span = ("--from-date", str(DAYS[0]), "--to-date", str(DAYS[-1]), "--max-active-runs", "14")
+        stack.airflow.cli("backfill", "create", "--dag-id", "free_daily", *span)
+        until(lambda: _most(usage) > CAPACITY, "a load above the capacity", 120)
+    print(f"without our pools: {_most(usage)} of {CAPACITY} slots asked for at once")
+    stack.api.pause("free_daily")
+    for run in stack.api.dag_runs("free_daily"):
+        if run["state"] not in ("success", "failed"):
+            stack.api.mark_run("free_daily", run["dag_run_id"], "failed")
+    until(lambda: not _live(stack, "free_daily"), "the end of the jobs of failed runs", 120)
+
+
+def _most(usage: UsageSampler) -> int:
+    return usage.peak.slots if usage.peak else 0
+
+
+def _live(stack: Stack, dag_id: str) -> list[str]:
+    return [
+        job["submission_id"]
+        for job in stack.ray.api("GET", "/api/jobs/")
+        if job["status"] in ("PENDING", "RUNNING")
+        and (job["metadata"] or {}).get("raytenant.dag_id") == dag_id
+    ]

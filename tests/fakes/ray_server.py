@@ -1,0 +1,341 @@
+"""A small Ray dashboard: the jobs API, nodes and packages as Ray 2.60 answers them (shown by the contract tests).
+
+A job does nothing by itself: the test moves it (``run``, ``write``, ``end``). With ``plays=True`` the fake
+carries out three entrypoints, as a shell would: ``echo <words>``, ``exit <code>`` and ``sleep <seconds>``, the
+last without an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+
+from airflow_provider_raytenant.runner.end_record import encode
+from tests.fakes.faults import Fault, Handler
+
+GIB = 1024**3
+ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
+REQUEST_FIELDS = {
+    "entrypoint": str,
+    "submission_id": str,
+    "runtime_env": dict,
+    "metadata": dict,
+    "entrypoint_num_cpus": (int, float),
+    "entrypoint_num_gpus": (int, float),
+    "entrypoint_memory": int,
+    "entrypoint_resources": dict,
+    "entrypoint_label_selector": dict,
+}
+
+
+@dataclass
+class FakeJob:
+    """A job and the levers that a test moves it with."""
+
+    request: dict[str, Any]
+    status: str = "PENDING"
+    message: str = "Job has not started yet."
+    error_type: str | None = None
+    exit_code: int | None = None
+    log: str = ""
+    stops: bool = True
+    """Whether a stop is obeyed. One of a PENDING job is not, until the job runs: Ray's own way."""
+
+    stop_asked: bool = False
+    _generation: int = 0
+    _broken: bool = False
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def run(self) -> None:
+        self.status, self.message = "RUNNING", "Job is currently running."
+        if self.stop_asked and self.stops:
+            self.end("STOPPED", exit_code=None)
+        self._changed.set()
+
+    def write(self, text: str) -> None:
+        """Append to the driver's log."""
+        self.log += text
+        self._changed.set()
+
+    def write_record(self, **record: Any) -> None:
+        """Append the runner's end record."""
+        self.write(encode({"v": 1, "outcome": "exit", "exit_code": 0, "signal": None, "seconds": 1.0, **record}))
+
+    def end(
+        self,
+        status: str = "SUCCEEDED",
+        *,
+        exit_code: int | None = 0,
+        error_type: str | None = None,
+        message: str = "",
+    ) -> None:
+        self.status, self.exit_code, self.error_type, self.message = status, exit_code, error_type, message
+        self._changed.set()
+
+    def end_tails(self, *, broken: bool = False) -> None:
+        """Close every stream of the log in an orderly way, or break it; the job goes on."""
+        self._generation += 1
+        self._broken = broken
+        self._changed.set()
+
+    def record(self) -> dict[str, Any]:
+        """As ``GET /api/jobs/{id}`` gives it."""
+        started = self.status != "PENDING"
+        return {
+            "type": "SUBMISSION",
+            "job_id": None,
+            "submission_id": self.request["submission_id"],
+            "driver_info": None,
+            "status": self.status,
+            "entrypoint": self.request["entrypoint"],
+            "message": self.message,
+            "error_type": self.error_type,
+            "start_time": 1_700_000_000_000,
+            "end_time": 1_700_000_001_000 if self.status in ENDED else None,
+            "metadata": self.request.get("metadata", {}),
+            "runtime_env": self.request.get("runtime_env", {}),
+            "driver_agent_http_address": "http://127.0.0.1:52365" if started else None,
+            "driver_node_id": "a" * 56 if started else None,
+            "driver_exit_code": self.exit_code,
+        }
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request that arrived. ``at`` is the loop's time in seconds."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    at: float
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class FakeRay:
+    """The dashboard; an asynchronous context manager that listens on a free port of loopback."""
+
+    def __init__(self, *, token: str | None = None, prefix: str = "", plays: bool = False) -> None:
+        self.token = token
+        self.prefix = prefix
+        self.jobs: dict[str, FakeJob] = {}
+        self.packages: dict[str, bytes] = {}
+        self.nodes: list[dict[str, Any]] = [node("head", cpus=2, memory=GIB, head=True)]
+        self.version: dict[str, Any] = {"version": "4", "ray_version": "2.60.0", "ray_commit": "c"}
+        self.seen: list[Seen] = []
+        self.tails = 0
+        """Streams of logs that are open now."""
+
+        self.address = ""
+        self._plays = plays
+        self._faults: list[tuple[str, re.Pattern[str], deque[Fault]]] = []
+        self._outage: Fault | None = None
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(middlewares=[self._gate], client_max_size=200 * 1024**2)
+        app.router.add_get("/api/version", self._version)
+        app.router.add_get("/api/v0/nodes", self._nodes)
+        app.router.add_get("/api/jobs/", self._list)
+        app.router.add_post("/api/jobs/", self._submit)
+        app.router.add_get("/api/jobs/{id}", self._job)
+        app.router.add_delete("/api/jobs/{id}", self._delete)
+        app.router.add_post("/api/jobs/{id}/stop", self._stop)
+        app.router.add_get("/api/jobs/{id}/logs", self._logs)
+        app.router.add_get("/api/jobs/{id}/logs/tail", self._tail)
+        app.router.add_get("/api/packages/{protocol}/{name}", self._get_package)
+        app.router.add_put("/api/packages/{protocol}/{name}", self._put_package)
+        if self.prefix:
+            outer = web.Application(client_max_size=200 * 1024**2)
+            outer.add_subapp(self.prefix, app)
+            app = outer
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        port = self._runner.addresses[0][1]
+        self.address = f"http://127.0.0.1:{port}{self.prefix}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close_tails()
+        await self._runner.cleanup()
+
+    def fail(self, method: str, path: str, *faults: Fault) -> None:
+        """Let the next requests that match meet these faults, one each. ``path`` is a whole-path regex."""
+        self._faults.append((method, re.compile(path), deque(faults)))
+
+    def outage(self, fault: Fault | None) -> None:
+        """Let every request meet ``fault`` from now on; ``None`` ends it."""
+        self._outage = fault
+
+    def calls(self, method: str = "", path: str = ".*") -> list[str]:
+        """``POST /api/jobs/`` and so on, as they arrived; of one method and a whole-path regex if given."""
+        return [str(s) for s in self.seen if method in ("", s.method) and re.fullmatch(path, s.path)]
+
+    def add_job(self, submission_id: str, **request: Any) -> FakeJob:
+        """A job that is there before anybody submits."""
+        job = FakeJob({"entrypoint": "true", **request, "submission_id": submission_id})
+        self.jobs[submission_id] = job
+        return job
+
+    def close_tails(self) -> None:
+        for job in self.jobs.values():
+            job.end_tails(broken=True)
+
+    @web.middleware
+    async def _gate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        path = request.path.removeprefix(self.prefix)
+        now = asyncio.get_running_loop().time()
+        self.seen.append(Seen(request.method, path, dict(request.headers), now))
+        fault = self._outage or self._next_fault(request.method, path)
+        return await (fault(request, self._checked(handler)) if fault else self._checked(handler)(request))
+
+    def _next_fault(self, method: str, path: str) -> Fault | None:
+        for wanted, pattern, faults in self._faults:
+            if faults and wanted == method and pattern.fullmatch(path):
+                return faults.popleft()
+        return None
+
+    def _checked(self, handler: Handler) -> Handler:
+        """The handler behind Ray's checks: first the token, then whether a browser asks."""
+
+        async def checked(request: web.Request) -> web.StreamResponse:
+            given = request.headers.get("Authorization") or request.headers.get("X-Ray-Authorization", "")
+            if self.token and not given:
+                return web.Response(status=401, text="Unauthorized: Missing authentication token")
+            if self.token and given != f"Bearer {self.token}":
+                return web.Response(status=403, text="Forbidden: Invalid authentication token")
+            if request.method != "GET" and request.headers.get("User-Agent", "").startswith("Mozilla"):
+                return web.Response(status=405, text="method not allowed for browser traffic.")
+            try:
+                return await handler(request)
+            except web.HTTPException as error:
+                return web.Response(status=error.status, text=error.text)
+
+        return checked
+
+    async def _version(self, _request: web.Request) -> web.Response:
+        return web.json_response(self.version)
+
+    async def _nodes(self, request: web.Request) -> web.Response:
+        rows = self.nodes[: int(request.query.get("limit", "100"))]
+        if not request.query.get("detail"):
+            rows = [{k: row[k] for k in ("node_id", "state", "is_head_node")} for row in rows]
+        return web.json_response({"result": True, "msg": "", "data": {"result": {"result": rows}}})
+
+    async def _list(self, _request: web.Request) -> web.Response:
+        driver = {"type": "DRIVER", "job_id": "01000000", "submission_id": None, "status": "RUNNING"}
+        return web.json_response([*(job.record() for job in self.jobs.values()), driver])
+
+    async def _submit(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        for name, value in body.items():
+            if name not in REQUEST_FIELDS or not isinstance(value, REQUEST_FIELDS[name]):
+                return web.Response(status=400, text=f"Traceback ... TypeError: wrong field {name!r}")
+        if "entrypoint" not in body:
+            return web.Response(status=400, text="Traceback ... TypeError: no entrypoint")
+        name = body["submission_id"]
+        if name in self.jobs:
+            text = f"Traceback ... ValueError: Job with submission_id {name} already exists."
+            return web.Response(status=500, text=text)
+        self.jobs[name] = FakeJob(body)
+        if self._plays:
+            _play(self.jobs[name])
+        return web.json_response({"job_id": name, "submission_id": name})
+
+    async def _job(self, request: web.Request) -> web.Response:
+        return web.json_response(self._known(request).record())
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        job = self._known(request)
+        if job.status not in ENDED:
+            return web.Response(status=500, text="RuntimeError: Attempted to delete job, but it is in a ...")
+        del self.jobs[request.match_info["id"]]
+        return web.json_response({"deleted": True})
+
+    async def _stop(self, request: web.Request) -> web.Response:
+        job = self._known(request)
+        live = job.status not in ENDED
+        job.stop_asked = True
+        if job.status == "RUNNING" and job.stops:
+            job.end("STOPPED", exit_code=None, message="Job was intentionally stopped.")
+        return web.json_response({"stopped": live})
+
+    async def _logs(self, request: web.Request) -> web.Response:
+        return web.json_response({"logs": self._known(request).log})
+
+    async def _tail(self, request: web.Request) -> web.StreamResponse:
+        """As Ray does: from the first byte, pieces of up to ten lines, and never a look at what comes back."""
+        job = self._known(request)
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        generation, position = job._generation, 0
+        self.tails += 1
+        try:
+            while job._generation == generation:
+                piece = "".join(job.log[position:].splitlines(keepends=True)[:10])
+                if piece:
+                    await socket.send_str(piece)
+                    position += len(piece)
+                elif job.status in ENDED:
+                    break
+                else:
+                    job._changed.clear()
+                    await job._changed.wait()
+            if job._broken and request.transport is not None:
+                request.transport.abort()
+        finally:
+            self.tails -= 1
+        return socket
+
+    async def _get_package(self, request: web.Request) -> web.Response:
+        uri = _package_uri(request)
+        if uri not in self.packages:
+            return web.Response(status=404, text=f"Package {uri} does not exist")
+        return web.Response()
+
+    async def _put_package(self, request: web.Request) -> web.Response:
+        self.packages[_package_uri(request)] = await request.read()
+        return web.Response()
+
+    def _known(self, request: web.Request) -> FakeJob:
+        name = request.match_info["id"]
+        if name not in self.jobs:
+            raise web.HTTPNotFound(text=f"Job {name} does not exist")
+        return self.jobs[name]
+
+
+def node(name: str, *, cpus: float, memory: int, head: bool = False, state: str = "ALIVE", **more: Any) -> dict[str, Any]:
+    """A row of ``/api/v0/nodes``; ``more`` goes into its resources."""
+    return {
+        "node_id": name.ljust(56, "0"),
+        "state": state,
+        "is_head_node": head,
+        "resources_total": {"CPU": float(cpus), "memory": float(memory), f"node:{name}": 1.0, **more},
+        "labels": {"ray.io/node-id": name.ljust(56, "0")},
+    }
+
+
+def _package_uri(request: web.Request) -> str:
+    return f"{request.match_info['protocol']}://{request.match_info['name']}"
+
+
+def _play(job: FakeJob) -> None:
+    program, _, rest = job.request["entrypoint"].partition(" ")
+    job.run()
+    job.write(f"Running entrypoint for job {job.request['submission_id']}: {job.request['entrypoint']}\n")
+    if program == "echo":
+        job.write(rest + "\n")
+        job.end(message="Job finished successfully.")
+    elif program == "exit":
+        job.end("FAILED", exit_code=int(rest), message=f"Job failed with exit code {rest}")

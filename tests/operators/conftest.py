@@ -1,0 +1,37 @@
+"""A tenant file that the operator reads when it is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TENANTS = """\
+deployment: test
+defaults: {cluster: shared, storage: "s3://lake/tenants/{tenant}", credentials: node}
+clusters:
+  shared:
+    ray_conn_id: ray_shared
+    groups:
+      cpu: {slot: {cpus: 1, memory: 1GiB}}
+      gpu: {slot: {gpus: 1, cpus: 4, memory: 16GiB}}
+      big: {slot: {cpus: 8, memory: 64GiB}, labels: {size: big}}
+  plain:
+    ray_conn_id: ray_plain
+    groups:
+      cpu: {slot: {cpus: 1, memory: 1GiB}}
+tenants:
+  acme: {limit: 16, runtime_env: {pip: [pandas==2.2.3], env_vars: {REGION: eu}}}
+  globex: {rules: {pools: [hers]}}
+  initech: {cluster: plain}
+  scoped: {credentials: {aws_conn_id: aws, role_arn: "arn:aws:iam::000000000000:role/jobs"}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def tenants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The path of the configured tenant file."""
+    file = tmp_path / "raytenant.yaml"
+    file.write_text(TENANTS)
+    monkeypatch.setenv("AIRFLOW__RAYTENANT__CONFIG_FILE", str(file))
+    return file

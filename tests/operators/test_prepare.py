@@ -1,0 +1,194 @@
+"""What `execute` makes of rendered arguments: the request, its packages, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk._shared.secrets_masker import _secrets_masker
+
+from airflow_provider_raytenant.exceptions import PolicyError, RequestError, TerminalError
+from airflow_provider_raytenant.operators import prepare as module
+from airflow_provider_raytenant.operators.job import RayTenantJobOperator, Workers
+from airflow_provider_raytenant.operators.prepare import Prepared, prepare
+
+
+@dataclass
+class FakeTask:
+    """What of a task instance the operator reads."""
+
+    id: str = "0197aaaa-0000-7000-8000-000000000001"
+    dag_id: str = "dag"
+    run_id: str = "run"
+    task_id: str = "t"
+    map_index: int = -1
+    try_number: int = 1
+    max_tries: int = 2
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Everything but the talk with the cluster, which other tests have."""
+    calls: list[Any] = []
+
+    async def ready(*arguments: Any) -> None:
+        calls.append(arguments)
+
+    monkeypatch.setattr(module, "_make_ready", ready)
+    monkeypatch.setenv("AIRFLOW_CONN_RAY_SHARED", '{"conn_type": "ray", "host": "http://head:8265"}')
+    return calls
+
+
+def made(tmp_path: Path | None = None, task: FakeTask | None = None, **kwargs: Any) -> Prepared:
+    operator = RayTenantJobOperator(**{"task_id": "t", "tenant": "acme", "entrypoint": "true", **kwargs})
+    if tmp_path is not None:
+        operator.get_dag = lambda: type("Dag", (), {"fileloc": str(tmp_path / "dag.py")})()  # type: ignore
+    return prepare(operator, {"ti": task or FakeTask()})  # type: ignore[typeddict-item]
+
+
+def folder(path: Path) -> Path:
+    path.mkdir()
+    (path / "job.py").write_text("print(1)")
+    return path
+
+
+def test_the_request_carries_footprint_identity_and_environment() -> None:
+    request = made(
+        memory="1GiB",
+        num_gpus=0,
+        resources={"fpga": 1},
+        label_selector={"zone": "in(a,b)"},
+        workers=Workers(count=2, num_cpus=1),
+        metadata={"owner": "ann"},
+        env_vars={"MODEL": "ridge"},
+        pip=["numpy==2.0.0"],
+        job_timeout=60,
+    ).request
+    assert request["entrypoint_num_cpus"] == 1
+    assert request["entrypoint_memory"] == 1024**3
+    assert request["entrypoint_resources"] == {"fpga": 1}
+    assert request["entrypoint_label_selector"] == {"zone": "in(a,b)"}
+    assert "entrypoint_num_gpus" not in request
+    assert request["metadata"]["owner"] == "ann"
+    assert request["metadata"]["raytenant.slots"] == "3"
+    assert request["metadata"]["raytenant.pool"] == "ray.acme"
+    env = request["runtime_env"]
+    assert env["pip"] == ["pandas==2.2.3", "numpy==2.0.0"]
+    assert env["env_vars"]["REGION"] == "eu"
+    assert env["env_vars"]["MODEL"] == "ridge"
+    assert env["env_vars"]["RAYTENANT_STORAGE"] == "s3://lake/tenants/acme"
+    assert "--job-timeout 60" in request["entrypoint"]
+    assert "--private-cwd" in request["entrypoint"]
+
+
+def test_a_folder_beside_the_dag_becomes_a_package_of_this_tenant(
+    tmp_path: Path, no_cluster: list[Any]
+) -> None:
+    folder(tmp_path / "code")
+    acme = made(tmp_path, working_dir="code").request
+    globex = made(tmp_path, working_dir="code", tenant="globex").request
+    uri = acme["runtime_env"]["working_dir"]
+    assert uri.startswith("gcs://_ray_pkg_")
+    assert uri != globex["runtime_env"]["working_dir"]
+    assert "--private-cwd" not in acme["entrypoint"]
+    assert uri in [package.uri for package in no_cluster[0][-1]]
+
+
+def test_modules_and_the_runner_are_packages_too(tmp_path: Path, no_cluster: list[Any]) -> None:
+    folder(tmp_path / "kit")
+    archive = "s3://lake/tenants/acme/lib/x.whl"
+    request = made(tmp_path, py_modules=["kit", archive]).request
+    modules = request["runtime_env"]["py_modules"]
+    assert modules[1] == archive
+    assert len(modules) == 3
+    assert {modules[0], modules[2]} == {package.uri for package in no_cluster[0][-1]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"working_dir": "nowhere"}, RequestError, ["working_dir: found no folder"]),
+        ({"py_modules": ["nowhere"]}, RequestError, ["py_modules[0]: found no folder"]),
+        ({"py_modules": "kit"}, RequestError, ["py_modules: found 'kit'"]),
+        ({"working_dir": "s3://lake/tenants/globex/x.zip"}, PolicyError, ["below s3://lake/tenants/acme"]),
+        ({"working_dir": "s3://lake/tenants/acmes/x.zip"}, PolicyError, ["below s3://lake/tenants/acme"]),
+        ({"working_dir": "s3://lake/tenants/acme/../globex/x.zip"}, RequestError, ["'..'"]),
+        ({"working_dir": "s3://lake/tenants/acme/%2e%2e/globex/x.zip"}, RequestError, ["percent"]),
+        ({"py_modules": ["s3://lake/tenants/globex/x.whl"]}, PolicyError, ["py_modules[0]"]),
+        ({"runtime_env": {"working_dir": "s3://other/x.zip"}}, PolicyError, ["working_dir"]),
+        ({"working_dir": "https://example.org/x.zip"}, RequestError, ["working_dir"]),
+        ({"working_dir": "gcs://_ray_pkg_of_another.zip"}, RequestError, ["working_dir"]),
+        ({"working_dir": "s3://lake/tenants/acme/x.txt"}, RequestError, [".zip"]),
+        ({"runtime_env": {"pips": []}}, RequestError, ["pips: found an unknown key"]),
+        ({"runtime_env": {"conda": "x"}}, RequestError, ["conda", "pip"]),
+        ({"runtime_env": {"env_vars": {}}, "env_vars": {}}, RequestError, ["env_vars: found both"]),
+        ({"env_vars": {"X": 1}}, RequestError, ["env_vars.X: found 1"]),
+        ({"env_vars": {"RAYTENANT_TENANT": "globex"}}, RequestError, ["reserved"]),
+        ({"metadata": {"raytenant.tenant": "globex"}}, RequestError, ["reserved"]),
+        ({"metadata": {"n": 1}}, RequestError, ["metadata['n']: found 1"]),
+        ({"entrypoint": ""}, RequestError, ["entrypoint: found ''"]),
+        ({"entrypoint": []}, RequestError, ["entrypoint: found []"]),
+        ({"entrypoint": ["python", 1]}, RequestError, ["entrypoint"]),
+    ],
+)
+def test_a_wrong_rendered_argument_is_refused_before_the_cluster_hears_of_it(
+    arguments: dict[str, Any],
+    error: type[TerminalError],
+    words: list[str],
+    tmp_path: Path,
+    no_cluster: list[Any],
+) -> None:
+    with pytest.raises(error) as caught:
+        made(tmp_path, **arguments)
+    for word in words:
+        assert word in str(caught.value)
+    assert no_cluster == []
+
+
+def test_a_value_that_airflow_knows_as_a_secret_is_refused_and_not_shown(no_cluster: list[Any]) -> None:
+    _secrets_masker().add_mask("hunter2-and-more")
+    with pytest.raises(PolicyError) as caught:
+        made(env_vars={"DB": "postgres://u:hunter2-and-more@db/x"})
+    assert "runtime_env.env_vars.DB" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert no_cluster == []
+
+
+def test_the_same_try_has_the_same_id_and_another_try_another() -> None:
+    first, again = made().submission_id, made().submission_id
+    second = made(task=FakeTask(id="0197aaaa-0000-7000-8000-000000000002", try_number=2)).submission_id
+    assert first == again
+    assert second != first
+
+
+@pytest.mark.filterwarnings("ignore:Setting email on a task is deprecated")
+@pytest.mark.parametrize(
+    ("arguments", "resumes"),
+    [
+        ({}, False),
+        ({"on_failure_callback": print}, False),
+        ({"on_success_callback": print}, True),
+        ({"email": "a@example.org"}, True),
+        ({"email": "a@example.org", "email_on_failure": False, "email_on_retry": False}, False),
+    ],
+)
+def test_only_what_needs_a_worker_at_its_end_goes_back_to_one(
+    arguments: dict[str, Any], resumes: bool
+) -> None:
+    assert made(**arguments).resume_on_worker is resumes
+
+
+def test_the_last_try_has_no_retries_left() -> None:
+    assert made(task=FakeTask(try_number=2, max_tries=2)).retries_left is True
+    assert made(task=FakeTask(try_number=3, max_tries=2)).retries_left is False
+
+
+def test_the_trigger_gets_the_request_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = '{"conn_type": "ray", "host": "http://head:8265", "password": "the-token-of-the-cluster"}'
+    monkeypatch.setenv("AIRFLOW_CONN_RAY_SHARED", connection)
+    path, arguments = made().trigger().serialize()
+    assert path == "airflow_provider_raytenant.triggers.job.RayTenantJobTrigger"
+    assert arguments["ray_conn_id"] == "ray_shared"
+    assert "the-token-of-the-cluster" not in str(arguments)

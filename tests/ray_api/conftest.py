@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import SimpleNamespace
+
+import pytest
+import tenacity
+
+from airflow_provider_raytenant.ray_api import client as client_module
+from airflow_provider_raytenant.ray_api import log_follower, watch
+from airflow_provider_raytenant.ray_api.client import RayClient
+from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
+from tests.fakes.ray_server import FakeRay
+
+TOKEN = "a-token-that-nobody-may-see"
+BOUND_SECONDS = 20.0
+
+Until = Callable[[Callable[[], object], str], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every delay of the room a small part of what it is."""
+    monkeypatch.setattr(
+        client_module, "wait_random_exponential", lambda **_options: tenacity.wait_fixed(0.005)
+    )
+    monkeypatch.setattr(log_follower, "RECORD_WAIT", 0.25)
+    monkeypatch.setattr(log_follower, "_RECONNECT_AFTER", 0.01)
+    monkeypatch.setattr(watch, "_STOP_INTERVAL", 0.01)
+    # The jitter is a factor of every delay of the watch: 0.5 s become 5 ms.
+    monkeypatch.setattr(watch, "random", SimpleNamespace(uniform=lambda _low, _high: 0.01))
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[FakeRay]:
+    """A fake dashboard that wants the token."""
+    async with FakeRay(token=TOKEN) as server:
+        yield server
+
+
+@pytest.fixture
+def endpoint(fake: FakeRay) -> RayEndpoint:
+    return RayEndpoint(fake.address, token=TOKEN)
+
+
+@pytest.fixture
+async def client(endpoint: RayEndpoint) -> AsyncIterator[RayClient]:
+    async with RayClient(endpoint) as opened:
+        yield opened
+
+
+@pytest.fixture
+def until() -> Until:
+    """``await until(condition, what)`` waits, with a bound, until the condition holds."""
+
+    async def wait(condition: Callable[[], object], what: str) -> None:
+        async def poll() -> None:
+            while not condition():
+                await asyncio.sleep(0.005)
+
+        try:
+            await asyncio.wait_for(poll(), BOUND_SECONDS)
+        except TimeoutError:
+            pytest.fail(f"waited {BOUND_SECONDS:g} s in vain for {what}")
+
+    return wait
