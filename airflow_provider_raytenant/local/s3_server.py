@@ -44,7 +44,8 @@ class S3Server:
     """A running S3 server; a context manager that stops it.
 
     ``access_key`` and ``secret_key`` belong to an administrator, who may also assume ``role_arn``: a role
-    that may do all in ``bucket``, to be narrowed by a session policy. ``ports``: S3's first, the admin's last.
+    that may do all in ``bucket``, to be narrowed by a session policy.
+    The first of ``ports`` is S3's, the last the admin's.
     """
 
     directory: Path

@@ -104,7 +104,12 @@ class RayTenantJobTrigger(BaseTrigger):
         Airflow also calls this when it gives the trigger to another triggerer; the task is still
         deferred then, and its job belongs to the other one.
         """
-        state = await self._task_state()
+        try:
+            state = await self._task_state()
+        except Exception:
+            # Far more kills come from people than from a triggerer that lost its triggers for a while.
+            self.log.warning("The task's state cannot be read; taking it for killed.", exc_info=True)
+            state = None
         if state == "deferred":
             self.log.info(
                 "The task is still deferred: leaving job %s to its other trigger.", self.submission_id

@@ -53,15 +53,25 @@ def test_rays_status_stands_above_what_a_record_says() -> None:
     ("error_type", "kind", "retryable", "text"),
     [
         ("RUNTIME_ENV_SETUP_FAILURE", RuntimeEnvError, False, "Ray could not set up the runtime environment"),
-        ("JOB_SUPERVISOR_ACTOR_START_FAILURE", RuntimeEnvError, False, "Ray could not start the job as it was asked for"),
-        ("JOB_SUPERVISOR_ACTOR_START_TIMEOUT", JobStartTimeoutError, True, "Ray found no room for the job in time"),
+        (
+            "JOB_SUPERVISOR_ACTOR_START_FAILURE",
+            RuntimeEnvError,
+            False,
+            "Ray could not start the job as it was asked for",
+        ),
+        (
+            "JOB_SUPERVISOR_ACTOR_START_TIMEOUT",
+            JobStartTimeoutError,
+            True,
+            "Ray found no room for the job in time",
+        ),
         ("JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE", JobStartTimeoutError, True, "Ray could not place the job"),
         ("JOB_SUPERVISOR_ACTOR_DIED", JobLostError, True, "the job's supervisor died"),
         ("JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE", JobLostError, True, "the job's supervisor failed"),
         ("JOB_ENTRYPOINT_COMMAND_START_ERROR", JobFailedError, True, "the job failed without an exit code"),
         ("A_TYPE_OF_A_LATER_RAY", JobFailedError, True, "the job failed without an exit code"),
     ],
-)  # fmt: skip
+)
 def test_each_error_type_of_ray_has_its_class(
     error_type: str, kind: type, retryable: bool, text: str
 ) -> None:

@@ -20,7 +20,8 @@ from airflow_provider_raytenant.domain.tenants import TenantFile
 from tests.domain.helpers import make_cluster, make_file, make_node, make_tenant, seeded
 
 NODES = [make_node(16, 64), make_node(32, 256, 4)]
-CPU_ONLY = make_cluster(groups={"cpu": {"slot": {"cpus": 1, "memory": "4GiB"}}})
+CPU_GROUP = {"cpu": {"slot": {"cpus": 1, "memory": "4GiB"}}}
+CPU_ONLY = make_cluster(groups=CPU_GROUP)
 DESCRIPTION = (
     f"{MARK} for tenant acme, group cpu; one slot is 1 CPU + 4GiB; `airflow raytenant pools sync` writes it"
 )
@@ -34,7 +35,8 @@ def _plan(
 ) -> PoolPlan:
     pools = {pool.name: pool for pool in existing}
     wanted = {name.replace("__", "."): request for name, request in requests.items()}
-    return plan(file, {"shared": NODES} if nodes is None else nodes, pools, wanted)
+    alive = NODES if "gpu" in file.clusters["shared"].groups else NODES[:1]
+    return plan(file, {"shared": alive} if nodes is None else nodes, pools, wanted)
 
 
 def _rows(plan: PoolPlan) -> dict[str, tuple[int | None, int, str]]:
@@ -126,8 +128,7 @@ def test_guarantees_above_the_live_cluster_are_a_problem(
     guarantees: tuple[int, int], is_problem: bool
 ) -> None:
     one, other = guarantees
-    planned = _plan(make_file(CPU_ONLY, make_tenant(guarantee=one), make_tenant("globex", guarantee=other)),
-                    nodes={"shared": [make_node(16, 64)]})  # fmt: skip
+    planned = _plan(make_file(CPU_ONLY, make_tenant(guarantee=one), make_tenant("globex", guarantee=other)))
     expected = (
         "cluster shared, group cpu: guarantees of 17 slots; the live cluster gives 16 (16 on 1 node)",
     )
@@ -136,8 +137,9 @@ def test_guarantees_above_the_live_cluster_are_a_problem(
 
 
 def test_guarantees_that_only_autoscaling_could_keep_are_a_problem_though_the_pools_have_them() -> None:
-    cluster = CPU_ONLY.model_copy(update={"autoscale": make_cluster(autoscale={"max": {"cpus": 64, "memory": "256GiB"}}).autoscale})  # fmt: skip  # noqa: E501
-    planned = _plan(make_file(cluster, make_tenant(guarantee=20)), nodes={"shared": [make_node(16, 64)]})
+    scale = {"max": {"cpus": 64, "memory": "256GiB"}}
+    cluster = make_cluster(groups=CPU_GROUP, autoscale=scale)
+    planned = _plan(make_file(cluster, make_tenant(guarantee=20)))
     assert _rows(planned) == {"ray.acme": (None, 64, "create")}
     assert planned.problems == (
         "cluster shared, group cpu: guarantees of 20 slots; "
@@ -196,7 +198,7 @@ def test_nothing_is_a_leftover_while_a_cluster_is_silent() -> None:
         ExistingPool("ray.gone", 3, f"{MARK} for tenant gone"),
     ]
     assert _rows(_plan(file, pools)) == {"ray.acme": (16, 16, "none")}
-    assert _rows(_plan(file, pools, {"shared": NODES, "other": [make_node(2, 8)]})) == {
+    assert _rows(_plan(file, pools, {"shared": NODES[:1], "other": [make_node(2, 8)]})) == {
         "ray.acme": (16, 16, "none"),
         "ray.far": (3, 2, "update"),
         "ray.gone": (3, 0, "delete"),

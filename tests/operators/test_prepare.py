@@ -163,7 +163,7 @@ def test_the_same_try_has_the_same_id_and_another_try_another() -> None:
     assert second != first
 
 
-@pytest.mark.filterwarnings("ignore:Setting email on a task is deprecated")
+@pytest.mark.filterwarnings("ignore:Setting email.* is deprecated")
 @pytest.mark.parametrize(
     ("arguments", "resumes"),
     [
