@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stack.deployment import (
+    NODE_ENV,
     ROOT,
     airflow_environment,
     cluster_ray,
@@ -34,7 +35,7 @@ RUN_TIMEOUT = 300.0
 _KEPT = ROOT / ".run" / "demo-directory"
 """Where `--keep` notes its directory for `--down`."""
 
-_RAY = RaySize(cpus=9, memory_bytes=9 * 512 * 1024**2)
+_RAY = RaySize(cpus=12, memory_bytes=12 * 512 * 1024**2, env=NODE_ENV)
 
 console = Console(highlight=False, soft_wrap=True)
 

@@ -84,7 +84,7 @@ def test_a_group_is_chosen_by_the_label_selector_and_by_gpus(
 
 
 def test_a_driver_without_cpus_is_refused_with_the_reason() -> None:
-    with pytest.raises(RequestError, match="num_cpus: found 0; allowed: more than 0 .*pins .* to the head"):
+    with pytest.raises(RequestError, match=r"num_cpus: found 0; allowed: more than 0 .*pins .* to the head"):
         place(make_tenant(), make_cluster(), Resources(0, GIB), Workers(4))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stack.deployment import (
+    NODE_ENV,
     ROOT,
     TENANT_FILE,
     airflow_environment,
@@ -19,8 +20,8 @@ from stack.deployment import (
 from stack.stack import RaySize, Stack
 
 HERE = Path(__file__).parent
-CAPACITY = 9
-"""Slots of the cluster: 9 logical CPUs and nine times 512 MiB, on one node."""
+CAPACITY = 12
+"""Slots of the cluster: twelve logical CPUs and as many times 512 MiB, on one node."""
 
 MORE_TENANTS = """\
   unbound:
@@ -48,7 +49,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         directory,
         dags,
         ray_binary=cluster_ray(),
-        ray=RaySize(cpus=CAPACITY, memory_bytes=CAPACITY * 512 * 1024**2, token="a-token-of-the-tests"),
+        ray=RaySize(CAPACITY, CAPACITY * 512 * 1024**2, token="a-token-of-the-tests", env=NODE_ENV),
         tenant_file=write_tenant_file(directory / "raytenant.yaml", text=TENANT_FILE + MORE_TENANTS),
         airflow_env=airflow_environment,
         progress=print,

@@ -48,7 +48,7 @@ def test_a_request_that_fits_no_node_fails_at_once_with_the_numbers(stack: Stack
     assert state == "failed"
     assert jobs(stack, run_id, "fits_nowhere") == []
     text = log(stack, "fits_nowhere", run_id, "fpga")
-    assert "asks for 1 CPU + 256MiB + 1 fpga; the largest alive node has 9 CPU + 4.5GiB + 0 fpga" in text
+    assert "asks for 1 CPU + 256MiB + 1 fpga; the largest alive node has 12 CPU + 6GiB + 0 fpga" in text
     assert stack.api.task_instance("fits_nowhere", run_id, "fpga")["try_number"] == 1
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from local_helpers import REPOSITORY
+from tests.local.local_helpers import REPOSITORY
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from local_helpers import command_lines
+from tests.local.local_helpers import command_lines
 
 from airflow_provider_raytenant.local import laptop
 from airflow_provider_raytenant.local.errors import ServiceDied, StateUnreadable

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from local_helpers import command_lines
+from tests.local.local_helpers import command_lines
 
 from airflow_provider_raytenant.local.errors import PathTooLong, RequestRefused, ServiceDied
 from airflow_provider_raytenant.local.processes import wait_until

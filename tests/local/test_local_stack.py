@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from local_helpers import REPOSITORY, command_lines
+from tests.local.local_helpers import REPOSITORY, command_lines
 
 from airflow_provider_raytenant.local.errors import ServiceDied
 from airflow_provider_raytenant.local.processes import scope_pids, start_service, wait_until

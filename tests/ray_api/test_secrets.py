@@ -30,7 +30,7 @@ TROUBLE = {
     "truncated": faults.truncate,
     "broken off": faults.break_off,
     "late": faults.delay(30),
-    "other": faults.answer("[[]]"),
+    "other": faults.answer("<html>log in</html>"),
 }
 
 
@@ -67,10 +67,9 @@ async def test_no_error_shows_them(fake: FakeRay, endpoint: RayEndpoint, fault: 
             assert_hidden(texts_of(caught.value))
 
 
-@pytest.mark.parametrize("kind", ["dropped", "401", "500", "broken off"])
+@pytest.mark.parametrize("kind", ["dropped", "401", "403", "404", "500", "other"])
 async def test_no_error_of_a_stream_shows_them(fake: FakeRay, endpoint: RayEndpoint, kind: str) -> None:
-    fake.fail("GET", "/api/jobs/j/logs/tail", TROUBLE[kind])
-    fake.add_job("j")
+    fake.outage(TROUBLE[kind])
     async with RayClient(endpoint) as client:
         with pytest.raises(RayTenantError) as caught:
             [piece async for piece in client.tail("j")]

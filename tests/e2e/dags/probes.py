@@ -38,7 +38,8 @@ with DAG("result", schedule=None, start_date=START):
     made = RayTenantJobOperator(
         task_id="make",
         tenant="acme",
-        entrypoint='printf \'{"files": %s, "quoted": "%s"}\' "$(ls -A | wc -l)" "a  b" > "$RAYTENANT_RESULT_PATH"',
+        entrypoint="""printf '{"files": %s, "quoted": "%s"}' "$(ls -A | wc -l)" "a  b" \\
+            > "$RAYTENANT_RESULT_PATH" """,
         **QUICK,
     )
 

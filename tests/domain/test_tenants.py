@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from airflow_provider_raytenant.domain.resources import Resources
+from airflow_provider_raytenant.domain.storage_prefix import StoragePrefix
+from airflow_provider_raytenant.domain.tenants import (
+    NAME_ALLOWED,
+    Amount,
+    Autoscale,
+    Cluster,
+    Rules,
+    TenantDefaults,
+    checked_name,
+)
+from tests.domain.helpers import GIB, make_cluster, make_tenant
+
+
+@pytest.mark.parametrize("name", ["a", "acme", "a-b_c9", "0", "a" * 50])
+def test_a_name_that_is_good_as_a_pool_and_a_folder_is_taken(name: str) -> None:
+    assert checked_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "A", "a.b", "a b", "a/b", "-a", "a-", "_a", "a_", "é", "a\n", "a" * 51, "..", 1, None, True, ["a"]],
+)
+def test_any_other_name_is_refused(name: object) -> None:
+    with pytest.raises(ValueError, match="found") as error:
+        checked_name(name)
+    assert str(error.value) == f"found {name!r}; allowed: {NAME_ALLOWED}"
+
+
+@pytest.mark.parametrize(
+    ("value", "group", "guarantee", "limit"),
+    [
+        (5, "cpu", 5, 5),
+        (5, "gpu", 0, None),
+        ({"gpu": 2}, "gpu", 2, 2),
+        ({"gpu": 2}, "cpu", 0, None),
+        ({"cpu": 0}, "cpu", 0, 0),
+        ({}, "cpu", 0, None),
+    ],
+)
+def test_a_share_is_about_the_first_group_unless_it_names_another(
+    value: Any, group: str, guarantee: int, limit: int | None
+) -> None:
+    tenant = make_tenant(guarantee=value, limit=value)
+    assert tenant.share("guarantee", group, "cpu") == guarantee
+    assert tenant.share("limit", group, "cpu") == limit
+
+
+def test_a_tenant_without_shares_has_no_guarantee_no_limit_and_weight_one() -> None:
+    tenant = make_tenant()
+    assert (tenant.share("guarantee", "cpu", "cpu"), tenant.share("limit", "cpu", "cpu")) == (0, None)
+    assert tenant.weight == 1
+
+
+@pytest.mark.parametrize(("group", "pool"), [("cpu", "ray.acme"), ("gpu", "ray.acme.gpu")])
+def test_a_pools_name_tells_tenant_and_group(group: str, pool: str) -> None:
+    assert make_tenant().pool(group, "cpu") == pool
+
+
+@pytest.mark.parametrize(
+    ("storage", "prefix"), [(None, None), ("s3://lake/acme/", StoragePrefix("lake", ("acme",)))]
+)
+def test_a_tenants_prefix_is_its_storage(storage: str | None, prefix: StoragePrefix | None) -> None:
+    assert make_tenant(storage=storage, credentials="node").prefix == prefix
+
+
+def test_the_first_group_of_the_file_is_the_default() -> None:
+    slot = {"slot": {"cpus": 1, "memory": 1}}
+    assert make_cluster(groups={"z": slot, "a": slot}).default_group == "z"
+
+
+def test_amounts_become_resources() -> None:
+    amount = Amount.model_validate({"cpus": 1, "memory": "4GiB", "gpus": 0.5})
+    assert amount.resources == Resources(1, 4 * GIB, 0.5)
+    assert Amount().resources == Resources()
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        (make_tenant(), "limit", 9),
+        (make_cluster(), "usable", 0.1),
+        (Amount(), "cpus", 2.0),
+        (Rules(), "pools", []),
+    ],
+)
+def test_a_part_cannot_be_changed(part: Any, key: str, value: object) -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(part, key, value)
+
+
+def test_a_runtime_environment_is_brought_into_its_normal_form() -> None:
+    assert TenantDefaults.model_validate({"runtime_env": {"pip": ("a",)}}).runtime_env == {"pip": ["a"]}
+
+
+@pytest.mark.parametrize("name", ["large", "backfill"])
+def test_names_of_pools_to_come_are_no_groups(name: str) -> None:
+    with pytest.raises(ValidationError, match=f"found '{name}'; allowed: names other than large, backfill"):
+        make_cluster(groups={name: {"slot": {"cpus": 1, "memory": 1}}})
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "message"),
+    [
+        (Amount, {"cpu": 1}, "cpu: found an unknown key; allowed: cpus, memory, gpus"),
+        (Amount, [1], "found [1]; allowed: a mapping with the keys cpus, memory, gpus"),
+        (Autoscale, {"max": {}, "largest_node": {}}, "Field required"),
+        (Autoscale, {"max": {}, "largest_node": {"cpus": 0, "memory": 1}}, "found 0; allowed: more than 0"),
+        (Cluster, {"ray_conn_id": "", "groups": {}}, "at least 1"),
+    ],
+)
+def test_a_wrong_part_is_refused(model: Any, data: object, message: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        model.model_validate(data)
+    assert message in str(error.value)
