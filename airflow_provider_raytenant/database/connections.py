@@ -1,12 +1,28 @@
-"""Connections: written by ``airflow raytenant local up``."""
+"""Connections of type ``ray``: read by the commands, written by ``airflow raytenant local up``."""
 
 from __future__ import annotations
 
 from airflow.models.connection import Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
-from airflow_provider_raytenant.hooks.ray import RayHook
+from airflow_provider_raytenant.exceptions import ConnectionConfigError
+from airflow_provider_raytenant.hooks.ray import RayHook, endpoint_of
+from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
+
+
+def read_endpoint(conn_id: str) -> RayEndpoint:
+    """The endpoint of a connection, from a secrets backend, the environment or the database.
+
+    A hook asks Airflow's API server, as task code has to; a command has none to ask.
+
+    :raises ConnectionConfigError: there is no such connection, or it is wrong.
+    """
+    try:
+        return endpoint_of(Connection.get_connection_from_secrets(conn_id))
+    except AirflowNotFoundException:
+        raise ConnectionConfigError(f"connection {conn_id}: found none; allowed: one of type ray") from None
 
 
 def write_ray_connection(conn_id: str, address: str, token: str | None) -> bool:

@@ -92,8 +92,8 @@ def endpoint_of(connection: Connection) -> RayEndpoint:
 
     :raises ConnectionConfigError: naming the field, what was found and what is allowed.
     """
-    extra = connection.extra_dejson
     where = f"connection {connection.conn_id}"
+    extra = _extra(connection, where)
     unknown = sorted(set(extra) - set(KNOWN_EXTRAS))
     if unknown:
         raise ConnectionConfigError(
@@ -113,6 +113,19 @@ def endpoint_of(connection: Connection) -> RayEndpoint:
         )
     except ConnectionConfigError as error:
         raise ConnectionConfigError(f"{where}: {error}") from None
+
+
+def _extra(connection: Connection, where: str) -> dict[str, Any]:
+    """The extra as an object. Airflow itself takes one that is no JSON for an empty one."""
+    extra = connection.extra_dejson
+    if connection.extra and not extra:
+        try:
+            extra = json.loads(connection.extra)
+        except ValueError:
+            raise ConnectionConfigError(f"{where}: extra: found no JSON; allowed: a JSON object") from None
+    if not isinstance(extra, dict):
+        raise ConnectionConfigError(f"{where}: extra: found something else; allowed: a JSON object")
+    return extra
 
 
 def _address(connection: Connection) -> str:

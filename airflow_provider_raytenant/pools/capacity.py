@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow.sdk.exceptions import AirflowNotFoundException
-
+from airflow_provider_raytenant.database.connections import read_endpoint
 from airflow_provider_raytenant.domain.capacity import Node
 from airflow_provider_raytenant.domain.tenants import Cluster, TenantFile
 from airflow_provider_raytenant.exceptions import RayTenantError
-from airflow_provider_raytenant.hooks.ray import RayHook
+from airflow_provider_raytenant.ray_api.client import RayClient
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ async def _read_all(clusters: Mapping[str, Cluster]) -> ClusterNodes:
 
 async def _read_one(cluster: Cluster) -> list[Node] | str:
     try:
-        async with RayHook(cluster.ray_conn_id).get_conn() as client:
+        async with RayClient(read_endpoint(cluster.ray_conn_id)) as client:
             return await client.nodes()
-    except (RayTenantError, AirflowNotFoundException) as error:
+    except RayTenantError as error:
         return str(error)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_raytenant.local.processes import scope_pids
 from stack.deployment import (
     NODE_ENV,
     ROOT,
@@ -18,6 +19,7 @@ from stack.deployment import (
     write_tenant_file,
 )
 from stack.stack import RaySize, Stack
+from tests.e2e.runs import start
 
 HERE = Path(__file__).parent
 CAPACITY = 12
@@ -57,6 +59,30 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         seed_flights(running)
         running.airflow.cli("raytenant", "pools", "sync")
         yield running
+    # Whatever the tests did to it, nothing of the stack is left behind.
+    assert scope_pids(running.scope) == []
+
+
+TOGETHER = (
+    "whoami_acme",
+    "whoami_globex",
+    "result",
+    "fails",
+    "bad_result",
+    "fits_nowhere",
+    "times_out",
+    "outlets",
+    "on_worker",
+    "foreign",
+    "mapped",
+)
+"""DAGs of which one run each is started at once: the pools queue them, and the tests look at the ends."""
+
+
+@pytest.fixture(scope="session")
+def started(stack: Stack) -> dict[str, str]:
+    """Run ids by DAG id, of one run of each small DAG."""
+    return {dag_id: start(stack, dag_id) for dag_id in TOGETHER}
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stack.stack import Stack
-from tests.e2e.runs import finish, jobs, log, run, start
+from tests.e2e.runs import ended, finish, jobs, log, start
 
 
 def seen(stack: Stack, tenant: str, run_id: str) -> dict[str, Any]:
@@ -13,8 +13,10 @@ def seen(stack: Stack, tenant: str, run_id: str) -> dict[str, Any]:
     return value
 
 
-def test_two_tenants_at_once_see_their_own_and_nothing_of_the_other(stack: Stack) -> None:
-    runs = {tenant: start(stack, f"whoami_{tenant}") for tenant in ("acme", "globex")}
+def test_two_tenants_at_once_see_their_own_and_nothing_of_the_other(
+    stack: Stack, started: dict[str, str]
+) -> None:
+    runs = {tenant: started[f"whoami_{tenant}"] for tenant in ("acme", "globex")}
     for tenant, run_id in runs.items():
         assert finish(stack, f"whoami_{tenant}", run_id) == "success", log(
             stack, f"whoami_{tenant}", run_id, "whoami"
@@ -43,8 +45,10 @@ def test_two_tenants_at_once_see_their_own_and_nothing_of_the_other(stack: Stack
     assert max(job["start_time"] for job in spans) < min(job["end_time"] for job in spans)
 
 
-def test_nothing_of_the_token_or_the_storage_keys_stands_in_what_ray_shows(stack: Stack) -> None:
-    run_id, state = run(stack, "result")
+def test_nothing_of_the_token_or_the_storage_keys_stands_in_what_ray_shows(
+    stack: Stack, started: dict[str, str]
+) -> None:
+    run_id, state = ended(stack, started, "result")
     assert state == "success"
     shown = str(jobs(stack, run_id, "result"))
     assert "raytenant.tenant" in shown
@@ -55,9 +59,9 @@ def test_nothing_of_the_token_or_the_storage_keys_stands_in_what_ray_shows(stack
 
 
 def test_another_tenants_prefix_out_of_a_template_is_refused_before_anything_is_submitted(
-    stack: Stack,
+    stack: Stack, started: dict[str, str]
 ) -> None:
-    run_id, state = run(stack, "foreign")
+    run_id, state = ended(stack, started, "foreign")
     assert state == "failed"
     text = log(stack, "foreign", run_id, "thief")
     assert "working_dir: found 's3://raytenant/tenants/acme/code.zip'" in text
@@ -67,6 +71,6 @@ def test_another_tenants_prefix_out_of_a_template_is_refused_before_anything_is_
 
 
 def test_a_sibling_of_the_own_prefix_is_refused_too(stack: Stack) -> None:
-    run_id, state = run(stack, "foreign", conf={"code": "s3://raytenant/tenants/globex2/code.zip"})
-    assert state == "failed"
+    run_id = start(stack, "foreign", conf={"code": "s3://raytenant/tenants/globex2/code.zip"})
+    assert finish(stack, "foreign", run_id) == "failed"
     assert jobs(stack, run_id, "foreign") == []

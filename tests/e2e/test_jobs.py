@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from stack.stack import Stack
-from tests.e2e.runs import finish, jobs, log, run, start, until
+from tests.e2e.runs import ended, finish, jobs, log, start, until
 
 
-def test_a_result_becomes_the_tasks_xcom_and_downstream_gets_it_as_it_is(stack: Stack) -> None:
-    run_id, state = run(stack, "result")
+def test_a_result_becomes_the_tasks_xcom_and_downstream_gets_it_as_it_is(
+    stack: Stack, started: dict[str, str]
+) -> None:
+    run_id, state = ended(stack, started, "result")
     assert state == "success", log(stack, "result", run_id, "make")
     assert stack.api.xcom("result", run_id, "make") == {"files": 0, "quoted": "a  b"}
     assert stack.api.xcom("result", run_id, "use") == "a  b"
@@ -16,8 +18,10 @@ def test_a_result_becomes_the_tasks_xcom_and_downstream_gets_it_as_it_is(stack: 
     assert "::raytenant-end::" not in text
 
 
-def test_a_failure_is_retried_and_carries_rays_words_into_log_and_xcom(stack: Stack) -> None:
-    run_id, state = run(stack, "fails")
+def test_a_failure_is_retried_and_carries_rays_words_into_log_and_xcom(
+    stack: Stack, started: dict[str, str]
+) -> None:
+    run_id, state = ended(stack, started, "fails")
     assert state == "failed"
     found = jobs(stack, run_id, "fails")
     assert [job["driver_exit_code"] for job in found] == [3, 3]
@@ -34,8 +38,10 @@ def test_a_failure_is_retried_and_carries_rays_words_into_log_and_xcom(stack: St
     assert "JOB_ENTRYPOINT_COMMAND_ERROR" in text
 
 
-def test_what_a_retry_cannot_mend_fails_without_using_retries_up(stack: Stack) -> None:
-    run_id, state = run(stack, "bad_result")
+def test_what_a_retry_cannot_mend_fails_without_using_retries_up(
+    stack: Stack, started: dict[str, str]
+) -> None:
+    run_id, state = ended(stack, started, "bad_result")
     assert state == "failed"
     assert len(jobs(stack, run_id, "bad_result")) == 1
     task = stack.api.task_instance("bad_result", run_id, "nan")
@@ -43,8 +49,10 @@ def test_what_a_retry_cannot_mend_fails_without_using_retries_up(stack: Stack) -
     assert "$.auc[1]" in log(stack, "bad_result", run_id, "nan")
 
 
-def test_a_request_that_fits_no_node_fails_at_once_with_the_numbers(stack: Stack) -> None:
-    run_id, state = run(stack, "fits_nowhere")
+def test_a_request_that_fits_no_node_fails_at_once_with_the_numbers(
+    stack: Stack, started: dict[str, str]
+) -> None:
+    run_id, state = ended(stack, started, "fits_nowhere")
     assert state == "failed"
     assert jobs(stack, run_id, "fits_nowhere") == []
     text = log(stack, "fits_nowhere", run_id, "fpga")
@@ -52,8 +60,8 @@ def test_a_request_that_fits_no_node_fails_at_once_with_the_numbers(stack: Stack
     assert stack.api.task_instance("fits_nowhere", run_id, "fpga")["try_number"] == 1
 
 
-def test_job_timeout_ends_the_job_and_says_so(stack: Stack) -> None:
-    run_id, state = run(stack, "times_out")
+def test_job_timeout_ends_the_job_and_says_so(stack: Stack, started: dict[str, str]) -> None:
+    run_id, state = ended(stack, started, "times_out")
     assert state == "failed"
     assert stack.api.xcom("times_out", run_id, "sleeper", "raytenant_failure")["error"] == "JobTimeoutError"
     assert [job["driver_exit_code"] for job in jobs(stack, run_id, "times_out")] == [124]
@@ -81,23 +89,27 @@ def test_mark_failed_and_clear_stop_the_job(stack: Stack) -> None:
     assert finish(stack, "sleeps", run_id) == "failed"
 
 
-def test_a_task_with_outlets_ends_on_a_worker_and_its_asset_event_is_there(stack: Stack) -> None:
-    run_id, state = run(stack, "outlets")
+def test_a_task_with_outlets_ends_on_a_worker_and_its_asset_event_is_there(
+    stack: Stack, started: dict[str, str]
+) -> None:
+    run_id, state = ended(stack, started, "outlets")
     assert state == "success", log(stack, "outlets", run_id, "produce")
     assert stack.api.xcom("outlets", run_id, "produce") == 41
     events = stack.api.call("GET", "/assets/events", source_run_id=run_id)["asset_events"]
     assert [event["uri"] for event in events] == ["raytenant://probe"]
 
 
-def test_without_deferring_the_worker_waits_and_hands_the_result_on(stack: Stack) -> None:
-    run_id, state = run(stack, "on_worker")
+def test_without_deferring_the_worker_waits_and_hands_the_result_on(
+    stack: Stack, started: dict[str, str]
+) -> None:
+    run_id, state = ended(stack, started, "on_worker")
     assert state == "success", log(stack, "on_worker", run_id, "wait")
     assert stack.api.xcom("on_worker", run_id, "wait") == 42
     assert "on the worker" in log(stack, "on_worker", run_id, "wait")
 
 
-def test_mapped_tasks_hold_the_slots_of_their_footprint(stack: Stack) -> None:
-    run_id, state = run(stack, "mapped")
+def test_mapped_tasks_hold_the_slots_of_their_footprint(stack: Stack, started: dict[str, str]) -> None:
+    run_id, state = ended(stack, started, "mapped")
     assert state == "success"
     tasks = stack.api.task_instances("mapped", run_id)
     # 1 CPU and two halves make two slots; 256 MiB and two times 256 MiB as well.
@@ -105,8 +117,8 @@ def test_mapped_tasks_hold_the_slots_of_their_footprint(stack: Stack) -> None:
     assert [stack.api.xcom("mapped", run_id, "each", map_index=index) for index in (0, 1)] == [1, 2]
 
 
-def test_the_link_opens_the_job_on_rays_dashboard(stack: Stack) -> None:
-    run_id, state = run(stack, "result")
+def test_the_link_opens_the_job_on_rays_dashboard(stack: Stack, started: dict[str, str]) -> None:
+    run_id, state = ended(stack, started, "result")
     assert state == "success"
     links = stack.api.call("GET", f"/dags/result/dagRuns/{run_id}/taskInstances/make/links")["extra_links"]
     job = jobs(stack, run_id, "result")[0]["submission_id"]

@@ -71,7 +71,9 @@ def status(code: int, text: str | None = None, **headers: str) -> Fault:
 
     async def refused(_request: web.Request, _handler: Handler) -> web.StreamResponse:
         kind = "text/html" if text is None else "text/plain"
-        return web.Response(status=code, text=page if text is None else text, content_type=kind, headers=headers)
+        return web.Response(
+            status=code, text=page if text is None else text, content_type=kind, headers=headers
+        )
 
     return refused
 

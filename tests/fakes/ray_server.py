@@ -1,14 +1,13 @@
-"""A small Ray dashboard: the jobs API, nodes and packages as Ray 2.60 answers them (shown by the contract tests).
+"""A small Ray dashboard: the jobs API, nodes and packages as Ray 2.60 answers them.
 
-A job does nothing by itself: the test moves it (``run``, ``write``, ``end``). With ``plays=True`` the fake
-carries out three entrypoints, as a shell would: ``echo <words>``, ``exit <code>`` and ``sleep <seconds>``, the
-last without an end.
+The contract tests run against it and a real cluster. A job does nothing by itself: the test moves it
+(``run``, ``write``, ``end``). With ``plays=True`` the fake carries out three entrypoints, as a shell would:
+``echo <words>``, ``exit <code>`` and ``sleep <seconds>``, the last without an end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections import deque
 from dataclasses import dataclass, field
@@ -66,7 +65,9 @@ class FakeJob:
 
     def write_record(self, **record: Any) -> None:
         """Append the runner's end record."""
-        self.write(encode({"v": 1, "outcome": "exit", "exit_code": 0, "signal": None, "seconds": 1.0, **record}))
+        self.write(
+            encode({"v": 1, "outcome": "exit", "exit_code": 0, "signal": None, "seconds": 1.0, **record})
+        )
 
     def end(
         self,
@@ -275,7 +276,7 @@ class FakeRay:
         return web.json_response({"logs": self._known(request).log})
 
     async def _tail(self, request: web.Request) -> web.StreamResponse:
-        """As Ray does: from the first byte, pieces of up to ten lines, and never a look at what comes back."""
+        """From the first byte, pieces of up to ten lines, and never a look at what comes back: Ray's way."""
         job = self._known(request)
         socket = web.WebSocketResponse()
         await socket.prepare(request)
@@ -315,7 +316,9 @@ class FakeRay:
         return self.jobs[name]
 
 
-def node(name: str, *, cpus: float, memory: int, head: bool = False, state: str = "ALIVE", **more: Any) -> dict[str, Any]:
+def node(
+    name: str, *, cpus: float, memory: int, head: bool = False, state: str = "ALIVE", **more: Any
+) -> dict[str, Any]:
     """A row of ``/api/v0/nodes``; ``more`` goes into its resources."""
     return {
         "node_id": name.ljust(56, "0"),

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.local.local_helpers import command_lines
 
 from airflow_provider_raytenant.local import laptop
 from airflow_provider_raytenant.local.errors import ServiceDied, StateUnreadable
 from airflow_provider_raytenant.local.http import request
 from airflow_provider_raytenant.local.s3_server import s3_installed
+from tests.local.local_helpers import command_lines
 
 GIB = 1024**3
 

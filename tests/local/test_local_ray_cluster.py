@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.local.local_helpers import command_lines
 
 from airflow_provider_raytenant.local.errors import PathTooLong, RequestRefused, ServiceDied
 from airflow_provider_raytenant.local.processes import wait_until
 from airflow_provider_raytenant.local.ray_cluster import RayCluster
 from airflow_provider_raytenant.local.ray_node import check_temp_dir
+from tests.local.local_helpers import command_lines
 
 GIB = 1024**3
 

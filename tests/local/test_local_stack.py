@@ -1,73 +1,23 @@
-"""The whole of ``stack``: PostgreSQL and Airflow for real, and a start that fails or is called off."""
+"""Starts of the whole stack that fail or are called off; the end-to-end tests have the one that works."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.local.local_helpers import REPOSITORY, command_lines
 
 from airflow_provider_raytenant.local.errors import ServiceDied
 from airflow_provider_raytenant.local.processes import scope_pids, start_service, wait_until
-from stack.airflow_stack import AirflowStack
-from stack.postgres import Postgres
 from stack.stack import Stack, end_left_over
+from tests.local.local_helpers import REPOSITORY, command_lines
 
 pytestmark = pytest.mark.stack
 
-DAG_FILE = """
-from airflow.providers.standard.operators.bash import BashOperator
-from airflow.sdk import DAG
-
-with DAG("hello", schedule=None):
-    BashOperator(task_id="greet", bash_command="echo good morning $GREETING")
-"""
 FAKE_RAY = "#!/bin/sh\nsleep {seconds}\necho no Ray today\nexit 1\n"
-
-
-def test_a_dag_runs_and_nothing_is_left(tmp_path: Path) -> None:
-    (tmp_path / "dags").mkdir()
-    (tmp_path / "dags" / "hello.py").write_text(DAG_FILE)
-    scope = f"test-{os.getpid()}"
-    extra = {"GREETING": "Ms Ada"}
-    with Postgres.start(tmp_path / "postgres", scope=scope) as postgres:
-        airflow = AirflowStack(
-            tmp_path / "airflow",
-            tmp_path / "dags",
-            postgres.url,
-            {"core.parallelism": "4"},
-            extra_env=extra,
-            scope=scope,
-        )
-        with airflow:
-            assert set(airflow.health().values()) == {"healthy"}
-            assert airflow.cli("config", "get-value", "core", "parallelism").stdout.strip() == "4"
-            api = airflow.api()
-            api.wait_dag("hello")
-            api.unpause("hello")
-            run_id = api.trigger_run("hello", conf={"a": 1})
-
-            assert api.wait_run("hello", run_id)["state"] == "success", api.task_log(
-                "hello", run_id, "greet", 1
-            )
-            assert api.dag_run("hello", run_id)["conf"] == {"a": 1}
-            assert api.xcom("hello", run_id, "greet") == "good morning Ms Ada"
-            assert "good morning Ms Ada" in api.task_log("hello", run_id, "greet", 1)
-            assert api.import_errors() == []
-            assert api.pools()["default_pool"]["slots"] == 128
-
-            airflow.kill("triggerer")
-            airflow.restart("triggerer")
-            pids = scope_pids(scope)
-            assert len(pids) > 5
-    assert scope_pids(scope) == []
-    assert command_lines(str(tmp_path)) == []
-    assert not postgres.root.exists()
 
 
 def fake_ray(tmp_path: Path, seconds: float) -> Path:

@@ -25,11 +25,28 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         client_module, "wait_random_exponential", lambda **_options: tenacity.wait_fixed(0.005)
     )
-    monkeypatch.setattr(log_follower, "RECORD_WAIT", 0.25)
+    monkeypatch.setattr(log_follower, "RECORD_WAIT", 0.05)
     monkeypatch.setattr(log_follower, "_RECONNECT_AFTER", 0.01)
     monkeypatch.setattr(watch, "_STOP_INTERVAL", 0.01)
     # The jitter is a factor of every delay of the watch: 0.5 s become 5 ms.
     monkeypatch.setattr(watch, "random", SimpleNamespace(uniform=lambda _low, _high: 0.01))
+
+
+class Clock:
+    """What the watch takes for the time; it stands still unless the test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(watch, "time", clock)
+    return clock
 
 
 @pytest.fixture

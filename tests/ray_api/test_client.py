@@ -132,7 +132,12 @@ async def test_a_wrong_token_is_refused_once(
     fake: FakeRay, endpoint: RayEndpoint, token: str | None, status: int, text: str
 ) -> None:
     async with RayClient(replace(endpoint, token=token)) as client:
-        for call in (client.version(), client.nodes(), client.job("j"), client.submit({"submission_id": "j"})):
+        for call in (
+            client.version(),
+            client.nodes(),
+            client.job("j"),
+            client.submit({"submission_id": "j"}),
+        ):
             with pytest.raises(RayAuthError, match=text) as caught:
                 await call
             assert caught.value.details == {"status": status}

@@ -29,6 +29,7 @@ TRANSIENT = {
     "truncated": faults.truncate,
 }
 
+HAS_PACKAGE = "GET /api/packages/gcs/p.zip"
 SAFE: dict[str, Callable[[RayClient], Awaitable[object]]] = {
     "GET /api/version": lambda ray: ray.version(),
     "GET /api/v0/nodes": lambda ray: ray.nodes(),
@@ -37,7 +38,7 @@ SAFE: dict[str, Callable[[RayClient], Awaitable[object]]] = {
     "POST /api/jobs/j/stop": lambda ray: ray.stop("j"),
     "DELETE /api/jobs/done": lambda ray: ray.delete("done"),
     "GET /api/jobs/j/logs": lambda ray: ray.logs("j"),
-    "GET /api/packages/gcs/p.zip": lambda ray: ray.has_package("gcs://p.zip"),
+    HAS_PACKAGE: lambda ray: ray.has_package("gcs://p.zip"),
     "PUT /api/packages/gcs/p.zip": lambda ray: ray.put_package("gcs://p.zip", b"content"),
 }
 
@@ -79,14 +80,20 @@ async def test_it_ends_after_all_attempts(fake: FakeRay, client: RayClient, call
     assert fake.calls() == [call] * ATTEMPTS
 
 
-@pytest.mark.parametrize("call", SAFE)
-@pytest.mark.parametrize("status", [400, 404, 405, 413, 422])
+@pytest.mark.parametrize(
+    ("call", "status"),
+    [
+        *((call, 400) for call in SAFE),
+        *(("GET /api/jobs/", s) for s in (404, 405, 413, 422)),
+        (HAS_PACKAGE, 404),
+    ],
+)
 async def test_a_refused_request_is_not_repeated(
     fake: FakeRay, client: RayClient, call: str, status: int
 ) -> None:
     fake.outage(faults.status(status, "no, and why not"))
 
-    if call.startswith("GET /api/packages") and status == 404:
+    if (call, status) == (HAS_PACKAGE, 404):
         assert await client.has_package("gcs://p.zip") is False
     else:
         with pytest.raises(RayRequestError, match=f"refused .*{status}.*no, and why not") as caught:
@@ -185,7 +192,7 @@ async def test_truncated_json_is_told_short(fake: FakeRay, client: RayClient) ->
     with pytest.raises(RayUnavailableError) as caught:
         await client.job("j")
 
-    assert "gave no JSON for /api/jobs/j: '{\"type\": \"SUBMISSION\"" in str(caught.value)
+    assert 'gave no JSON for /api/jobs/j: \'{"type": "SUBMISSION"' in str(caught.value)
     assert len(str(caught.value)) < 450
 
 

@@ -1,0 +1,340 @@
+"""One job from submit to end, on a dashboard that answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from airflow_provider_raytenant.domain.status import JobStatus
+from airflow_provider_raytenant.exceptions import (
+    JobFailedError,
+    JobLostError,
+    JobResultError,
+    JobStartTimeoutError,
+    JobStoppedError,
+    JobTimeoutError,
+    PackageLostError,
+    RayAuthError,
+    RayRequestError,
+    RuntimeEnvError,
+)
+from airflow_provider_raytenant.ray_api import watch as watch_module
+from airflow_provider_raytenant.ray_api.client import RayClient
+from airflow_provider_raytenant.ray_api.packages import runner_package
+from airflow_provider_raytenant.ray_api.watch import WatchSettings
+from airflow_provider_raytenant.runner.end_record import encode
+from tests.fakes import faults
+from tests.fakes.ray_server import FakeJob, FakeRay
+from tests.ray_api.conftest import Clock, Until
+from tests.ray_api.watching import REQUEST, Watched
+
+OURS = "gcs://_ray_pkg_of_the_task.zip"
+
+
+async def submitted(fake: FakeRay, until: Until) -> FakeJob:
+    await until(lambda: "j" in fake.jobs, "the submit")
+    return fake.jobs["j"]
+
+
+async def test_success_with_output_and_result(fake: FakeRay, client: RayClient, until: Until) -> None:
+    watched = Watched(client)
+    job = await submitted(fake, until)
+    await until(lambda: watched.noted("is PENDING"), "the note of PENDING")
+    job.run()
+    await until(lambda: watched.noted("is RUNNING on node aaaaaaaaaaaa."), "the note of RUNNING")
+    job.write("hello\n")
+    await until(lambda: watched.lines, "the output, while the job runs")
+    job.write("world")
+    job.write_record(result={"rows": 3})
+    job.end()
+    outcome = await watched.outcome()
+
+    assert outcome.error is None
+    assert outcome.result == {"rows": 3}
+    assert outcome.submission_id == "j"
+    assert watched.lines == ["hello", "world"]
+    assert [note.split()[2].strip(".") for note in watched.notes] == [
+        "submitted",
+        "is",
+        "is",
+        "is",
+    ]
+    assert watched.notes[-1] == "Job j is SUCCEEDED."
+    assert fake.calls("POST") == ["POST /api/jobs/"]
+    assert job.request == REQUEST
+
+
+async def test_success_without_a_record_has_no_result(fake: FakeRay, client: RayClient) -> None:
+    fake.add_job("j").end()
+    outcome = await Watched(client).outcome()
+
+    assert (outcome.error, outcome.result) == (None, None)
+
+
+ENDS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, type[Exception], str]] = {
+    "exit code": (
+        {"status": "FAILED", "exit_code": 3},
+        {"exit_code": 3},
+        JobFailedError,
+        "failed with exit code 3",
+    ),
+    "killed": ({"status": "FAILED", "exit_code": -9}, None, JobFailedError, "killed by SIGKILL"),
+    "own deadline": (
+        {"status": "FAILED", "exit_code": 124},
+        {"outcome": "job_timeout", "seconds": 60.2},
+        JobTimeoutError,
+        "after 60 s",
+    ),
+    "wrong result": (
+        {"status": "FAILED", "exit_code": 1},
+        {"result_error": {"message": "too large"}},
+        JobResultError,
+        "too large",
+    ),
+    "stopped": ({"status": "STOPPED", "exit_code": None}, None, JobStoppedError, "was stopped"),
+    "runtime env": (
+        {
+            "status": "FAILED",
+            "exit_code": None,
+            "error_type": "RUNTIME_ENV_SETUP_FAILURE",
+            "message": "no pip",
+        },
+        None,
+        RuntimeEnvError,
+        "no pip",
+    ),
+    "no room": (
+        {"status": "FAILED", "exit_code": None, "error_type": "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"},
+        None,
+        JobStartTimeoutError,
+        "no room",
+    ),
+    "node died": (
+        {"status": "FAILED", "exit_code": None, "error_type": "JOB_SUPERVISOR_ACTOR_DIED"},
+        None,
+        JobLostError,
+        "supervisor died",
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_other_ends(fake: FakeRay, client: RayClient, until: Until, end: str) -> None:
+    levers, record, kind, text = ENDS[end]
+    watched = Watched(client)
+    job = await submitted(fake, until)
+    job.run()
+    job.write("last words\n")
+    if record:
+        job.write_record(**record)
+    job.end(**levers)
+    outcome = await watched.outcome()
+
+    assert type(outcome.error) is kind
+    assert text in str(outcome.error)
+    assert watched.lines == ["last words"]
+
+
+async def test_rays_message_is_told_without_the_record(fake: FakeRay, client: RayClient) -> None:
+    message = "Job failed due to an application error, last available logs:\nboom\n" + encode({"v": 1})
+    fake.add_job("j").end("FAILED", exit_code=1, message=message)
+    outcome = await Watched(client).outcome()
+
+    assert outcome.error is not None
+    assert "raytenant-end" not in str(outcome.error.details)
+    assert "boom" in outcome.error.details["ray_message"]
+
+
+async def test_a_job_that_ray_forgot(fake: FakeRay, client: RayClient, until: Until) -> None:
+    watched = Watched(client)
+    (await submitted(fake, until)).run()
+    await until(lambda: watched.noted("is RUNNING") and fake.tails, "the job under way")
+    del fake.jobs["j"]
+    outcome = await watched.outcome()
+
+    assert isinstance(outcome.error, JobLostError)
+    assert "no longer knows job j" in str(outcome.error)
+    await until(lambda: not fake.tails, "the end of the stream")
+
+
+@pytest.mark.parametrize("status", ["PENDING", "RUNNING", "SUCCEEDED"])
+async def test_a_job_that_is_there_is_followed(
+    fake: FakeRay, client: RayClient, until: Until, status: str
+) -> None:
+    job = fake.add_job("j")
+    job.status = status
+    job.write("written before\n")
+    watched = Watched(client)
+    await until(lambda: watched.noted("Job j found, following it."), "the note")
+    job.run()
+    job.write_record(result="of the first")
+    job.end()
+    outcome = await watched.outcome()
+
+    assert outcome.result == "of the first"
+    assert watched.lines == ["written before"]
+    assert list(fake.jobs) == ["j"]
+
+
+async def test_a_refused_submit_ends_the_watch(fake: FakeRay, client: RayClient) -> None:
+    with pytest.raises(RayRequestError, match="400"):
+        await Watched(client, request={**REQUEST, "priority": 1}).outcome()
+    fake.token = "changed"
+    with pytest.raises(RayAuthError):
+        await Watched(client).outcome()
+
+
+async def test_packages_are_pinned_before_the_submit(fake: FakeRay, client: RayClient) -> None:
+    runner = runner_package("acme")
+    fake.packages = {OURS: b"1", runner.uri: runner.content}
+    env = {"working_dir": OURS, "py_modules": ["s3://elsewhere/lib.zip", runner.uri]}
+    fake.add_job("j").end()
+    await Watched(client, request={**REQUEST, "runtime_env": env}).outcome()
+
+    path = "/api/packages/gcs/"
+    assert fake.calls()[:3] == [
+        f"GET {path}{OURS.removeprefix('gcs://')}",
+        f"GET {path}{runner.uri.removeprefix('gcs://')}",
+        "POST /api/jobs/",
+    ]
+
+
+async def test_a_missing_runner_is_uploaded_again(fake: FakeRay, client: RayClient, until: Until) -> None:
+    runner = runner_package("acme")
+    watched = Watched(client, request={**REQUEST, "runtime_env": {"py_modules": [runner.uri]}})
+    job = await submitted(fake, until)
+    job.end()
+    await watched.outcome()
+
+    assert fake.packages == {runner.uri: runner.content}
+
+
+async def test_another_tenants_runner_is_no_runner(fake: FakeRay, client: RayClient) -> None:
+    env = {"py_modules": [runner_package("globex").uri]}
+    with pytest.raises(PackageLostError):
+        await Watched(client, request={**REQUEST, "runtime_env": env}).outcome()
+    assert fake.packages == {}
+
+
+@pytest.mark.parametrize(
+    "env", [{"working_dir": OURS}, {"py_modules": [OURS]}], ids=["working_dir", "py_modules"]
+)
+async def test_a_lost_package(fake: FakeRay, client: RayClient, env: dict[str, Any]) -> None:
+    with pytest.raises(PackageLostError, match=f"package {OURS} of job j is no longer") as caught:
+        await Watched(client, request={**REQUEST, "runtime_env": env}).outcome()
+
+    assert not isinstance(caught.value, RayRequestError)
+    assert fake.calls("POST") == []
+
+
+async def test_a_lost_package_of_a_job_that_is_there(fake: FakeRay, client: RayClient, until: Until) -> None:
+    job = fake.add_job("j")
+    watched = Watched(client, request={**REQUEST, "runtime_env": {"working_dir": OURS}})
+    await until(lambda: watched.noted("found, following it"), "the note")
+    job.end()
+
+    assert (await watched.outcome()).error is None
+    assert fake.calls("POST") == []
+
+
+async def test_the_deadline_is_kept_from_here_if_the_runner_does_not(
+    fake: FakeRay, client: RayClient, clock: Clock, until: Until
+) -> None:
+    watched = Watched(client, job_timeout=100)
+    job = await submitted(fake, until)
+
+    async def polls(count: int) -> None:
+        polled = len(fake.calls("GET", "/api/jobs/j"))
+        await until(lambda: len(fake.calls("GET", "/api/jobs/j")) > polled + count, f"{count} polls")
+
+    await polls(1)
+    clock.now += 10_000  # waiting in Ray is not running
+    await polls(2)
+    job.run()
+    await until(lambda: watched.noted("is RUNNING"), "the note of RUNNING")
+    clock.now += 100 + watch_module.TIMEOUT_GRACE - 1
+    await polls(2)
+    assert not job.stop_asked
+    clock.now += 2
+
+    text = r"ran longer than its job_timeout of 100 s and was stopped \(job j\)"
+    with pytest.raises(JobTimeoutError, match=text) as caught:
+        await watched.outcome()
+
+    assert caught.value.details == {"job_timeout": 100}
+    assert job.status == "STOPPED"
+    assert watched.noted("runs past its job_timeout of 100 s; stopping it.")
+    await until(lambda: not fake.tails, "the end of the stream")
+
+
+async def test_a_job_that_does_not_obey_its_deadline(
+    fake: FakeRay, client: RayClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "TIMEOUT_GRACE", 0.0)
+    monkeypatch.setattr(watch_module.stop_job, "__kwdefaults__", {"patience": 0.2})
+    job = fake.add_job("j")
+    job.stops = False
+    job.run()
+
+    with pytest.raises(JobTimeoutError, match="was told to stop, but still lives"):
+        await Watched(client, job_timeout=0.0).outcome()
+    assert job.status == "RUNNING"
+
+
+async def test_a_cancelled_watch_leaves_the_job_alone(fake: FakeRay, client: RayClient, until: Until) -> None:
+    watched = Watched(client)
+    job = await submitted(fake, until)
+    job.run()
+    await until(lambda: fake.tails == 1, "the stream")
+    watched.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watched.outcome()
+
+    await until(lambda: fake.tails == 0, "the end of the stream")
+    assert JobStatus(job.status) is JobStatus.RUNNING
+    assert not job.stop_asked
+    assert fake.calls("POST") == ["POST /api/jobs/"]
+    assert len(asyncio.all_tasks()) < 10
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "log of j"]
+
+
+async def test_a_watch_cancelled_at_the_end_closes_the_stream(
+    fake: FakeRay, client: RayClient, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_raytenant.ray_api.log_follower.RECORD_WAIT", 60)
+    watched = Watched(client)
+    job = await submitted(fake, until)
+    job.run()
+    await until(lambda: fake.tails == 1, "the stream")
+    fake.fail("GET", "/api/jobs/j/logs/tail", *[faults.status(500)] * 1000)
+    job.end()
+    await until(lambda: watched.noted("is SUCCEEDED"), "the wait for the record")
+    watched.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watched.outcome()
+
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "log of j"]
+
+
+async def test_a_watch_cancelled_in_an_outage(fake: FakeRay, client: RayClient, until: Until) -> None:
+    fake.outage(faults.drop)
+    watched = Watched(client)
+    await until(lambda: watched.noted("cannot be reached"), "the note of the outage")
+    watched.task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await watched.outcome()
+
+
+def test_a_young_job_is_asked_for_often_and_an_old_one_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # the real jitter
+    settings = WatchSettings(poll_interval=5.0)
+    watch = watch_module.JobWatch(RayClient(None), REQUEST, settings, print, print)  # type: ignore[arg-type]
+
+    for age, wait in [(0, 0.5), (5, 0.5), (20, 2.0), (50, 5.0), (5000, 5.0)]:
+        delays = [watch._delay(age) for _ in range(200)]
+        assert wait * 0.9 <= min(delays)
+        assert max(delays) <= wait * 1.1
+        assert max(delays) - min(delays) > wait * 0.1

@@ -1,0 +1,130 @@
+"""Stopping a job means seeing it end, within a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from airflow_provider_raytenant.exceptions import RayAuthError
+from airflow_provider_raytenant.ray_api.client import RayClient
+from airflow_provider_raytenant.ray_api.watch import stop_job
+from tests.fakes import faults
+from tests.fakes.ray_server import FakeRay
+from tests.ray_api.conftest import Until
+
+STOP = "POST /api/jobs/j/stop"
+
+
+async def test_a_running_job_is_stopped(fake: FakeRay, client: RayClient) -> None:
+    fake.add_job("j").run()
+
+    assert await stop_job(client, "j")
+    assert fake.jobs["j"].status == "STOPPED"
+    assert fake.calls("POST") == [STOP]
+
+
+@pytest.mark.parametrize("status", ["SUCCEEDED", "FAILED", "STOPPED"])
+async def test_a_job_that_has_ended_is_left_alone(fake: FakeRay, client: RayClient, status: str) -> None:
+    fake.add_job("j").end(status)
+
+    assert await stop_job(client, "j")
+    assert fake.calls("POST") == []
+
+
+async def test_an_unknown_job_has_ended(fake: FakeRay, client: RayClient) -> None:
+    assert await stop_job(client, "j")
+
+
+async def test_a_job_that_vanishes_has_ended(fake: FakeRay, client: RayClient) -> None:
+    fake.add_job("j").run()
+    fake.fail("POST", "/api/jobs/j/stop", faults.status(404, "Job j does not exist"))
+
+    assert await stop_job(client, "j")
+
+
+async def test_a_pending_job_is_followed_until_it_stops(
+    fake: FakeRay, client: RayClient, until: Until
+) -> None:
+    """Ray starts a PENDING job that was stopped, and stops it then."""
+    job = fake.add_job("j")
+    stopping = asyncio.create_task(stop_job(client, "j"))
+    await until(lambda: len(fake.calls("POST")) >= 3, "several stops")
+    assert not stopping.done()
+    job.run()
+
+    assert await asyncio.wait_for(stopping, 20)
+    assert job.status == "STOPPED"
+
+
+async def test_outages_are_survived(fake: FakeRay, client: RayClient, until: Until) -> None:
+    fake.add_job("j").run()
+    fake.outage(faults.status(502))
+    stopping = asyncio.create_task(stop_job(client, "j"))
+    await until(lambda: len(fake.seen) > 10, "requests in vain")
+    fake.outage(faults.drop)
+    await until(lambda: len(fake.seen) > 20, "more of them")
+    fake.outage(None)
+
+    assert await asyncio.wait_for(stopping, 20)
+    assert fake.jobs["j"].status == "STOPPED"
+
+
+async def test_a_stop_that_ray_refuses_for_a_while(fake: FakeRay, client: RayClient) -> None:
+    """500 is what the head gives while its agent is away."""
+    fake.add_job("j").run()
+    fake.fail("POST", "/api/jobs/j/stop", *[faults.status(500, "No available agent")] * 6)
+
+    assert await stop_job(client, "j")
+
+
+async def test_it_gives_up_in_time(fake: FakeRay, client: RayClient) -> None:
+    job = fake.add_job("j")
+    job.stops = False
+    job.run()
+    started = time.monotonic()
+
+    assert not await stop_job(client, "j", patience=0.3)
+    assert 0.3 <= time.monotonic() - started < 5
+    assert len(fake.calls("POST")) > 1
+
+
+@pytest.mark.parametrize("path", ["/api/jobs/j", "/api/jobs/j/stop"])
+async def test_it_gives_up_in_time_when_the_dashboard_hangs(
+    fake: FakeRay, client: RayClient, path: str
+) -> None:
+    """A request may take longer than the patience by itself, and be repeated."""
+    job = fake.add_job("j")
+    job.stops = False
+    job.run()
+    fake.fail("POST" if path.endswith("stop") else "GET", path, *[faults.delay(30)] * 9)
+    started = time.monotonic()
+
+    assert not await stop_job(client, "j", patience=0.3)
+    assert time.monotonic() - started < 5
+
+
+async def test_its_patience_is_shorter_than_airflows(fake: FakeRay) -> None:
+    """``[triggerer] on_kill_timeout`` is 30 s."""
+    defaults = stop_job.__kwdefaults__
+    assert defaults is not None
+    assert 10 < defaults["patience"] < 28
+
+
+async def test_a_refusal_is_told(fake: FakeRay, client: RayClient) -> None:
+    fake.token = "changed"
+    with pytest.raises(RayAuthError):
+        await stop_job(client, "j")
+
+
+async def test_being_cancelled_ends_it(fake: FakeRay, client: RayClient, until: Until) -> None:
+    job = fake.add_job("j")
+    job.stops = False
+    job.run()
+    stopping = asyncio.create_task(stop_job(client, "j"))
+    await until(lambda: fake.calls("POST"), "a stop")
+    stopping.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await stopping

@@ -1,0 +1,36 @@
+"""A watch in the background, with all that it said."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from airflow_provider_raytenant.domain.job_spec import METADATA_PREFIX
+from airflow_provider_raytenant.domain.outcome import Outcome
+from airflow_provider_raytenant.ray_api.client import RayClient
+from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings
+
+REQUEST: dict[str, Any] = {
+    "submission_id": "j",
+    "entrypoint": "python -m raytenant_runner -- python x.py",
+    "metadata": {METADATA_PREFIX + "tenant": "acme"},
+}
+
+
+class Watched:
+    """``JobWatch.run`` in a task of its own; ``lines`` is the job's output, ``notes`` the rest."""
+
+    def __init__(self, client: RayClient, *, request: dict[str, Any] | None = None, **settings: Any) -> None:
+        self.lines: list[str] = []
+        self.notes: list[str] = []
+        watch = JobWatch(
+            client, request or REQUEST, WatchSettings(**settings), self.lines.append, self.notes.append
+        )
+        self.task: asyncio.Task[Outcome] = asyncio.create_task(watch.run())
+
+    async def outcome(self, seconds: float = 20.0) -> Outcome:
+        """What ``run`` returns, or raises, within a bound."""
+        return await asyncio.wait_for(self.task, seconds)
+
+    def noted(self, text: str) -> bool:
+        return any(text in note for note in self.notes)
