@@ -7,7 +7,7 @@ for each carrier, two carriers at a time.
 | reads | `flights/<day>.csv` |
 |---|---|
 | **writes** | `delays/<day>.json` |
-| **returns** | the day, its rows, carriers and cancellations, pandas' version, the URL of the report |
+| **returns** | the day, its rows, carriers and cancellations, the version of polars, the URL of the report |
 
 The data covers 2013. Give a run a logical date in that year, or fill a month:
 
@@ -42,7 +42,7 @@ with DAG(
         entrypoint=["python", "delays.py", "{{ ds }}", "--workers", str(WORKERS.count)],
         working_dir="jobs/acme_delays",
         py_modules=["jobs/jobkit"],
-        pip=["pandas==2.2.3"],
+        pip=["polars==1.30.0"],
         num_cpus=1,
         memory="512MiB",
         workers=WORKERS,

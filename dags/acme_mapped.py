@@ -45,7 +45,7 @@ with DAG(
         entrypoint='python delays.py "$DAY" --workers 1',
         working_dir="jobs/acme_delays",
         py_modules=["jobs/jobkit"],
-        pip=["pandas==2.2.3"],
+        pip=["polars==1.30.0"],
         num_cpus=1,
         memory="512MiB",
         workers=Workers(count=1, num_cpus=1, memory="512MiB"),

@@ -3,12 +3,12 @@
 
 Tenant **globex** trains a delay model on one month of flights: a ridge regression that takes the airline,
 the airports, the hour, the distance and the delay at departure, and is judged on days it never saw. Its
-pandas is not acme's: each job brings its own packages to the same cluster.
+polars is not acme's: each job brings its own packages to the same cluster.
 
 | reads | `flights/<month>.csv` |
 |---|---|
 | **writes** | `models/<month>.json`: coefficients, cross-validation, errors |
-| **returns** | rows, mean absolute error in minutes (the model's and a baseline's), R², pandas' version |
+| **returns** | rows, mean absolute error in minutes (the model's and a baseline's), R², polars' version |
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ with DAG(
         entrypoint=["python", "train.py", "{{ params.month }}", "--workers", str(WORKERS.count)],
         working_dir="jobs/globex_model",
         py_modules=["jobs/jobkit"],
-        pip=["pandas==2.3.3"],
+        pip=["polars==1.20.0", "numpy>=2"],
         # The driver asks for one CPU, while numpy would take every core of the node.
         env_vars={"OMP_NUM_THREADS": "1"},
         num_cpus=1,

@@ -48,7 +48,7 @@ class Row:
     task: str
     run: str
     submission_id: str
-    pandas: str
+    polars: str
     queued: float
     ran: float
 
@@ -161,7 +161,7 @@ def _capacity(stack: Stack) -> int:
 def _report(stack: Stack, usage: UsageSampler, keep: bool) -> int:
     jobs = {job["submission_id"]: job for job in stack.ray.api("GET", "/api/jobs/")}
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title="What ran", title_justify="left")
-    for name in ("tenant", "task", "run", "submission id", "pandas"):
+    for name in ("tenant", "task", "run", "submission id", "polars"):
         table.add_column(name, overflow="fold")
     for name in ("queued s", "run s"):
         table.add_column(name, justify="right")
@@ -172,7 +172,7 @@ def _report(stack: Stack, usage: UsageSampler, keep: bool) -> int:
             row.task,
             row.run,
             row.submission_id,
-            row.pandas,
+            row.polars,
             f"{row.queued:.1f}",
             f"{row.ran:.1f}",
         )
@@ -205,7 +205,7 @@ def _rows(stack: Stack, jobs: dict[str, dict[str, Any]]) -> list[Row]:
         name = f"{meta['dag_id']}.{meta['task_id']}"
         run = meta["run_id"].split("+")[0]
         rows.append(
-            Row(meta["tenant"], name, run, job["submission_id"], result.get("pandas", "?"), queued, ran)
+            Row(meta["tenant"], name, run, job["submission_id"], result.get("polars", "?"), queued, ran)
         )
     return sorted(rows, key=lambda row: (row.tenant, row.run))
 

@@ -13,7 +13,7 @@ from stack.stack import Stack
 ROOT = Path(__file__).resolve().parent.parent
 CLUSTER_RAY = ROOT / ".venv-cluster" / "bin" / "ray"
 NODE_ENV = {"PIP_NO_COMPILE": "1"}
-"""On two cores, compiling all of pandas for a job's environment takes longer than the job."""
+"""On two cores, compiling all of a package for a job's environment takes longer than the job."""
 
 RAY_CONN_ID = "ray_shared"
 DEPLOYMENT = "demo"

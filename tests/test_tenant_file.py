@@ -146,6 +146,7 @@ WRONG: list[tuple[str, Any, str, str]] = [
     # storage and credentials
     ("defaults.credentials", "nodes", "'nodes'", "'node'; or a mapping with the keys aws_conn_id, role_arn"),
     ("defaults.credentials.role_arn", "role/x", "'role/x'", "String should match pattern"),
+    ("defaults.credentials.aws_conn_id", "", "''", "String should have at least 1 character"),
     ("defaults.credentials.aws_conn_id", ..., "nothing", "a value"),
     ("tenants.acme.storage", "s3://lake/../x", "'s3://lake/../x'", "s3://bucket/prefix"),
     ("tenants.acme.storage", "/mnt/{tenant}", "'/mnt/acme'", "s3://bucket/prefix"),

@@ -91,6 +91,13 @@ def test_an_autoscalers_maximum_is_cut_into_its_largest_nodes(
     assert _slots([], groups=groups, usable=usable, autoscale=scale) == {"cpu": (slots, 0)}
 
 
+def test_a_further_group_without_gpus_has_no_part_in_the_autoscalers_maximum() -> None:
+    groups = {"cpu": {"slot": SLOT}, "big": {"slot": SLOT, "labels": {"kind": "big"}}}
+    scale = {"max": {"cpus": 64, "memory": "256GiB", "gpus": 8}}
+    nodes = [make_node(4, 16, labels={"kind": "big"})]
+    assert _slots(nodes, groups=groups, autoscale=scale) == {"cpu": (64, 0), "big": (4, 4)}
+
+
 def test_a_first_group_with_gpus_grows_by_gpus_too() -> None:
     scale = {
         "max": {"cpus": 80, "memory": "640GiB", "gpus": 10},

@@ -20,8 +20,9 @@ from airflow_provider_raytenant.runner.end_record import encode
 from tests.fakes.faults import Fault, Handler
 
 GIB = 1024**3
+HEAD = "head".ljust(56, "0")
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
-REQUEST_FIELDS = {
+REQUEST_FIELDS: dict[str, type | tuple[type, ...]] = {
     "entrypoint": str,
     "submission_id": str,
     "runtime_env": dict,
@@ -103,7 +104,7 @@ class FakeJob:
             "metadata": self.request.get("metadata", {}),
             "runtime_env": self.request.get("runtime_env", {}),
             "driver_agent_http_address": "http://127.0.0.1:52365" if started else None,
-            "driver_node_id": "a" * 56 if started else None,
+            "driver_node_id": HEAD if started else None,
             "driver_exit_code": self.exit_code,
         }
 
@@ -243,6 +244,8 @@ class FakeRay:
         for name, value in body.items():
             if name not in REQUEST_FIELDS or not isinstance(value, REQUEST_FIELDS[name]):
                 return web.Response(status=400, text=f"Traceback ... TypeError: wrong field {name!r}")
+        if not all(isinstance(text, str) for text in body.get("metadata", {}).values()):
+            return web.Response(status=400, text="Traceback ... TypeError: metadata")
         if "entrypoint" not in body:
             return web.Response(status=400, text="Traceback ... TypeError: no entrypoint")
         name = body["submission_id"]
@@ -260,7 +263,7 @@ class FakeRay:
     async def _delete(self, request: web.Request) -> web.Response:
         job = self._known(request)
         if job.status not in ENDED:
-            return web.Response(status=500, text="RuntimeError: Attempted to delete job, but it is in a ...")
+            return web.Response(status=500, text="RuntimeError: Attempted to delete job, but ...")
         del self.jobs[request.match_info["id"]]
         return web.json_response({"deleted": True})
 

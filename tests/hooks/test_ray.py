@@ -200,7 +200,7 @@ def test_wrong_connections(wrong: str) -> None:
 
 @pytest.mark.parametrize("extra", ['["verify"]', '"text"', "7", "{not json"])
 def test_an_extra_that_is_no_object(extra: str) -> None:
-    with pytest.raises(ConnectionConfigError, match="ray_shared: extra: found .*; allowed: a JSON object"):
+    with pytest.raises(ConnectionConfigError, match=r"extra: found .*; allowed: a JSON object"):
         endpoint_of(connection(extra))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 
 import pytest
 import tenacity
+from aiohttp import web
 
 from airflow_provider_raytenant.exceptions import RayRequestError, RayUnavailableError
 from airflow_provider_raytenant.local.ports import free_ports
@@ -15,7 +17,7 @@ from airflow_provider_raytenant.ray_api import client as client_module
 from airflow_provider_raytenant.ray_api.client import ATTEMPTS, RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from tests.fakes import faults
-from tests.fakes.faults import Fault
+from tests.fakes.faults import Fault, Handler
 from tests.fakes.ray_server import FakeRay
 
 TRANSIENT = {
@@ -148,11 +150,11 @@ async def test_a_late_answer_ends_the_request_in_time(fake: FakeRay, endpoint: R
 
 
 async def test_a_body_that_never_ends_meets_the_same_limit(fake: FakeRay, endpoint: RayEndpoint) -> None:
-    async def half(request: faults.web.Request, _handler: faults.Handler) -> faults.web.StreamResponse:
-        response = faults.web.StreamResponse(headers={"Content-Length": "100"})
+    async def half(request: web.Request, _handler: Handler) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "100"})
         await response.prepare(request)
         await response.write(b"{")
-        await faults.asyncio.sleep(30)
+        await asyncio.sleep(30)
         return response
 
     fake.outage(half)

@@ -43,7 +43,7 @@ async def test_success_with_output_and_result(fake: FakeRay, client: RayClient, 
     job = await submitted(fake, until)
     await until(lambda: watched.noted("is PENDING"), "the note of PENDING")
     job.run()
-    await until(lambda: watched.noted("is RUNNING on node aaaaaaaaaaaa."), "the note of RUNNING")
+    await until(lambda: watched.noted("is RUNNING on node head00000000."), "the note of RUNNING")
     job.write("hello\n")
     await until(lambda: watched.lines, "the output, while the job runs")
     job.write("world")

@@ -27,7 +27,7 @@ def main() -> None:
         "day": str(arguments.day),
         "rows": sum(carrier["flights"] for carrier in computed),
         "cancelled": sum(carrier["cancelled"] for carrier in computed),
-        "pandas": version("pandas"),
+        "polars": version("polars"),
     }
     target = storage.url(f"delays/{arguments.day}.json")
     storage.write_json(target, {**summary, "carriers": carriers})

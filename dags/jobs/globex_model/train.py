@@ -14,7 +14,7 @@ from functools import partial
 # Before numpy is loaded: the driver asked for one CPU, and numpy's own threads would take all of the node's.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import pandas
+import polars
 from delay_model import train
 from encoding import Columns
 from jobkit import result, storage, tasks
@@ -31,7 +31,7 @@ def main() -> None:
     flights = landed_flights(storage.read(storage.url(f"flights/{arguments.month}.csv")))
     trained = train(flights, partial(tasks.at_most, arguments.workers))
 
-    summary = {"month": arguments.month, "rows": len(flights["day"]), "pandas": pandas.__version__}
+    summary = {"month": arguments.month, "rows": len(flights["day"]), "polars": polars.__version__}
     target = storage.url(f"models/{arguments.month}.json")
     storage.write_json(target, {**summary, **asdict(trained)})
     result.hand_back(
@@ -47,7 +47,7 @@ def main() -> None:
 
 def landed_flights(month: bytes) -> Columns:
     """The month's flights that left and landed where they were meant to; the others have no delay."""
-    table = pandas.read_csv(io.BytesIO(month), usecols=COLUMNS).dropna()
+    table = polars.read_csv(io.BytesIO(month), columns=COLUMNS, infer_schema_length=None).drop_nulls()
     return {name: table[name].to_numpy() for name in COLUMNS}
 
 

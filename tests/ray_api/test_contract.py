@@ -1,0 +1,307 @@
+"""The fake dashboard and a real cluster answer our client alike, directly and behind a path prefix.
+
+What holds here for both lets the other tests of this folder speak to the fake alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_raytenant.domain.job_info import JobInfo
+from airflow_provider_raytenant.domain.status import JobStatus
+from airflow_provider_raytenant.exceptions import (
+    JobNotFoundError,
+    JobStoppedError,
+    RayAuthError,
+    RayRequestError,
+    RayUnavailableError,
+)
+from airflow_provider_raytenant.local.ray_cluster import RayCluster
+from airflow_provider_raytenant.ray_api import client as client_module
+from airflow_provider_raytenant.ray_api import log_follower
+from airflow_provider_raytenant.ray_api.client import RayClient
+from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
+from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings, stop_job
+from tests.fakes.prefix_proxy import PrefixProxy
+from tests.fakes.ray_server import GIB, FakeRay
+from tests.ray_api.conftest import TOKEN
+
+PREFIX = "/some/prefix"
+BOUND_SECONDS = 90.0
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    """A real cluster that wants the token."""
+    own = ROOT / ".venv-cluster" / "bin" / "ray"
+    binary = own if own.is_file() else Path(sys.executable).with_name("ray")
+    folder = tmp_path_factory.mktemp("contract-ray")
+    with RayCluster.start(folder, 2, GIB, binary, token=TOKEN) as running:
+        yield running
+
+
+@pytest.fixture(
+    params=[
+        "fake",
+        "fake behind a prefix",
+        pytest.param("ray", marks=pytest.mark.stack),
+    ]
+)
+def place(request: pytest.FixtureRequest) -> tuple[str | None, bool]:
+    """The address of a real dashboard, ``None`` for a fake; and whether a proxy stands in front."""
+    kind = str(request.param)
+    return (request.getfixturevalue("cluster").dashboard_url if "ray" in kind else None, "prefix" in kind)
+
+
+@dataclass
+class Contract:
+    """An open client of whatever dashboard is under test; removes the jobs it started."""
+
+    client: RayClient
+    real: bool
+    started: list[str] = field(default_factory=list)
+
+    @property
+    def endpoint(self) -> RayEndpoint:
+        return self.client.endpoint
+
+    def request(self, entrypoint: str, **more: Any) -> dict[str, Any]:
+        name = f"contract-{uuid.uuid4().hex[:12]}"
+        self.started.append(name)
+        return {"submission_id": name, "entrypoint": entrypoint, "entrypoint_num_cpus": 0.1, **more}
+
+    async def submit(self, entrypoint: str, **more: Any) -> str:
+        request = self.request(entrypoint, **more)
+        assert await self.client.submit(request) is True
+        return str(request["submission_id"])
+
+    async def until(self, submission_id: str, *wanted: JobStatus) -> JobInfo:
+        async with asyncio.timeout(BOUND_SECONDS):
+            while (job := await self.client.job(submission_id)).status not in wanted:
+                assert not job.status.is_terminal, job
+                await asyncio.sleep(0.05)
+        return job
+
+    async def ended(self, submission_id: str) -> JobInfo:
+        return await self.until(submission_id, JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.STOPPED)
+
+
+async def opened(stack: AsyncExitStack, address: str | None, behind_a_prefix: bool) -> Contract:
+    real = address is not None
+    if address is None:
+        address = (await stack.enter_async_context(FakeRay(token=TOKEN, plays=True))).address
+    if behind_a_prefix:
+        address = (await stack.enter_async_context(PrefixProxy(address, PREFIX))).address
+        assert address.endswith(PREFIX)
+    client = await stack.enter_async_context(RayClient(RayEndpoint(address, token=TOKEN)))
+    contract = Contract(client, real)
+    stack.push_async_callback(remove, contract)
+    return contract
+
+
+async def remove(contract: Contract) -> None:
+    for name in contract.started:
+        await stop_job(contract.client, name, patience=30)
+
+
+@pytest.fixture
+async def ray(place: tuple[str | None, bool]) -> AsyncIterator[Contract]:
+    async with AsyncExitStack() as stack:
+        yield await opened(stack, *place)
+
+
+async def tail(client: RayClient, submission_id: str) -> str:
+    async with asyncio.timeout(BOUND_SECONDS):
+        return "".join([piece async for piece in client.tail(submission_id)])
+
+
+async def test_version(ray: Contract) -> None:
+    version = await ray.client.version()
+    assert tuple(map(int, version["ray_version"].split(".")[:2])) >= (2, 60)
+
+
+async def test_nodes(ray: Contract) -> None:
+    (head,) = await ray.client.nodes()
+
+    assert head.is_head
+    assert (head.total.cpus, head.total.memory, head.total.gpus) == (2, GIB, 0)
+    assert dict(head.total.custom) == {}
+    assert head.labels["ray.io/node-id"] == head.node_id
+
+
+async def test_who_is_let_in(ray: Contract) -> None:
+    assert await ray.client.wants_token()
+    for token, status in ((None, 401), ("a-wrong-one", 403)):
+        async with RayClient(replace(ray.endpoint, token=token)) as stranger:
+            request = ray.request("echo hello")
+            calls = [
+                stranger.version(),
+                stranger.nodes(),
+                stranger.jobs(),
+                stranger.job("x"),
+                stranger.stop("x"),
+            ]
+            calls += [stranger.submit(request), stranger.has_package("gcs://_ray_pkg_x.zip")]
+            for call in calls:
+                with pytest.raises(RayAuthError) as caught:
+                    await call
+                assert caught.value.details == {"status": status}
+            with pytest.raises(RayUnavailableError, match=str(status)):
+                await tail(stranger, "x")
+            with pytest.raises(JobNotFoundError):
+                await ray.client.job(request["submission_id"])
+
+
+@pytest.mark.parametrize("call", ["job", "stop", "delete", "logs"])
+async def test_an_unknown_job(ray: Contract, call: str) -> None:
+    with pytest.raises(JobNotFoundError, match="does not exist"):
+        await getattr(ray.client, call)("nobody-knows-me")
+
+
+async def test_the_tail_of_an_unknown_job(ray: Contract) -> None:
+    with pytest.raises(RayUnavailableError):
+        await tail(ray.client, "nobody-knows-me")
+
+
+async def test_a_job_from_submit_to_delete(ray: Contract) -> None:
+    metadata = {"raytenant.tenant": "acme", "raytenant.dag_id": "ä 日本"}
+    request = ray.request("echo hello  wörld 🚀", metadata=metadata)
+    name = request["submission_id"]
+    assert await ray.client.submit(request) is True
+    assert await ray.client.submit(request) is False
+
+    (listed,) = [job for job in await ray.client.jobs() if job.submission_id == name]
+    assert listed.metadata == metadata
+    assert listed.entrypoint == request["entrypoint"]
+
+    job = await ray.ended(name)
+    assert (job.status, job.exit_code, job.error_type) == (JobStatus.SUCCEEDED, 0, None)
+    assert job.metadata == metadata
+    assert job.driver_node_id == (await ray.client.nodes())[0].node_id
+    assert job.start_time is not None
+    assert job.end_time is not None
+    assert 1_600_000_000_000 < job.start_time < job.end_time
+
+    logs = await ray.client.logs(name)
+    assert "wörld 🚀\n" in logs
+    assert await tail(ray.client, name) == logs
+
+    assert await ray.client.submit(request) is False
+    assert await ray.client.stop(name) is False
+    assert (await ray.client.job(name)).status is JobStatus.SUCCEEDED
+    assert await ray.client.delete(name) is True
+    with pytest.raises(JobNotFoundError):
+        await ray.client.job(name)
+
+
+async def test_a_job_that_fails(ray: Contract) -> None:
+    job = await ray.ended(await ray.submit("exit 3"))
+
+    assert (job.status, job.exit_code) == (JobStatus.FAILED, 3)
+    assert job.message
+
+
+async def test_a_job_that_is_stopped(ray: Contract, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = await ray.submit("sleep 600")
+    await ray.until(name, JobStatus.RUNNING)
+    with pytest.raises(RayUnavailableError) as caught:
+        await ray.client.delete(name)
+    assert caught.value.details == {"status": 500}
+
+    # No pong comes from Ray: a stream that is silent ends, and the job does not.
+    monkeypatch.setattr(client_module, "STREAM_SILENCE", 3.0 if ray.real else 0.2)
+    assert "Running entrypoint" in await tail(ray.client, name)
+    assert (await ray.client.job(name)).status is JobStatus.RUNNING
+
+    assert await ray.client.stop(name) is True
+    job = await ray.ended(name)
+    assert (job.status, job.exit_code) == (JobStatus.STOPPED, None)
+    assert await ray.client.stop(name) is False
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"priority": 1}, {"entrypoint": None}, {"entrypoint_num_cpus": "two"}, {"metadata": {"a": 1}}],
+    ids=lambda wrong: next(iter(wrong)),
+)
+async def test_a_wrong_submit(ray: Contract, wrong: dict[str, Any]) -> None:
+    request = {**ray.request("echo hello"), **wrong}
+    with pytest.raises(RayRequestError) as caught:
+        await ray.client.submit(request)
+
+    assert caught.value.details == {"status": 400}
+    with pytest.raises(JobNotFoundError):
+        await ray.client.job(request["submission_id"])
+
+
+async def test_packages(ray: Contract) -> None:
+    uri = f"gcs://_ray_pkg_{uuid.uuid4().hex}.zip"
+
+    assert not await ray.client.has_package(uri)
+    await ray.client.put_package(uri, bytes(range(256)) * 20_000)
+    assert await ray.client.has_package(uri)
+    await ray.client.put_package(uri, bytes(range(256)) * 20_000)
+    assert await ray.client.has_package(uri)
+
+
+async def test_a_browser_would_be_sent_away(ray: Contract) -> None:
+    """Why our User-Agent stands above whatever headers a connection brings."""
+    endpoint = replace(ray.endpoint, headers={"user-agent": "Mozilla/5.0"})
+    request = ray.request("exit 0")
+    async with RayClient(endpoint) as client:
+        assert await client.submit(request) is True
+
+    class Browser(RayEndpoint):
+        def request_headers(self) -> dict[str, str]:
+            return {**super().request_headers(), "User-Agent": "Mozilla/5.0"}
+
+    async with RayClient(Browser(ray.endpoint.address, token=TOKEN)) as browser:
+        assert await browser.job(request["submission_id"])
+        with pytest.raises(RayRequestError) as caught:
+            await browser.stop(request["submission_id"])
+        assert caught.value.details == {"status": 405}
+
+
+async def test_a_watch(ray: Contract) -> None:
+    said: list[str] = []
+    lines: list[str] = []
+    request = ray.request("echo hello")
+    outcome = await asyncio.wait_for(
+        JobWatch(ray.client, request, WatchSettings(0.1), lines.append, said.append).run(), BOUND_SECONDS
+    )
+
+    assert outcome.error is None
+    assert "hello" in lines
+    assert said[0] == f"Job {request['submission_id']} submitted."
+    assert said[-1] == f"Job {request['submission_id']} is SUCCEEDED."
+
+
+@pytest.mark.stack
+async def test_a_real_job_behind_a_prefix(cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Websocket, submit and stop through a proxy; lines come while the job runs."""
+    monkeypatch.setattr(log_follower, "RECORD_WAIT", 10)
+    async with AsyncExitStack() as stack:
+        ray = await opened(stack, cluster.dashboard_url, True)
+        lines: list[str] = []
+        request = ray.request("echo begin; sleep 600")
+        watch = JobWatch(ray.client, request, WatchSettings(0.1), lines.append, lines.append)
+        watching = asyncio.create_task(watch.run())
+        async with asyncio.timeout(BOUND_SECONDS):
+            while "begin" not in lines:
+                await asyncio.sleep(0.05)
+        assert not watching.done()
+        assert await stop_job(ray.client, request["submission_id"], patience=30)
+        outcome = await asyncio.wait_for(watching, BOUND_SECONDS)
+
+    assert isinstance(outcome.error, JobStoppedError)
+    assert lines.count("begin") == 1
