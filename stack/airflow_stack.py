@@ -40,7 +40,7 @@ _DEFAULTS = {
     "api.workers": "1",
     "scheduler.max_tis_per_query": "64",
     "scheduler.scheduler_heartbeat_sec": "1",
-    "scheduler.scheduler_idle_sleep_time": "0.5",
+    "scheduler.scheduler_idle_sleep_time": "1",
     "scheduler.task_instance_heartbeat_timeout": "20",
     "scheduler.task_instance_heartbeat_timeout_detection_interval": "5",
     "workers.min_heartbeat_interval": "1",

@@ -25,6 +25,7 @@ from stack.deployment import (
     seed_flights,
     write_tenant_file,
 )
+from stack.rest import FINISHED_RUN
 from stack.stack import RaySize, Stack, end_left_over
 from stack.usage import UsageSampler
 
@@ -46,7 +47,6 @@ class Row:
 
     tenant: str
     task: str
-    run: str
     submission_id: str
     polars: str
     queued: float
@@ -108,7 +108,7 @@ def _run(stack: Stack, say: Progress, keep: bool) -> int:
     api = stack.api
     for dag_id in (ACME, GLOBEX):
         api.wait_dag(dag_id)
-    with UsageSampler(stack.ray) as usage:
+    with UsageSampler(stack.ray, interval=1.0) as usage:
         # A DAG's own schedule would add today's run; the demo starts its runs itself.
         runs = [(GLOBEX, _trigger(stack, GLOBEX, None))]
         runs += [(ACME, _trigger(stack, ACME, datetime(2013, 1, day, tzinfo=UTC))) for day in LIVE_DAYS]
@@ -130,28 +130,28 @@ def _all_runs(stack: Stack) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _wait_for_all(stack: Stack, usage: UsageSampler, say: Progress, expected: int) -> None:
-    """Wait for every run, saying what changes."""
-    deadline = time.monotonic() + RUN_TIMEOUT
-    told = ""
-    while time.monotonic() < deadline:
-        states = {
-            dag_id: Counter(run["state"] for d, run in _all_runs(stack) if d == dag_id)
-            for dag_id in (ACME, GLOBEX)
-        }
-        now = usage.samples[-1] if usage.samples else None
-        live = ", ".join(f"{t} {n}" for t, n in sorted(now.jobs_by_tenant.items())) if now else ""
-        text = "; ".join(
-            f"{d}: {', '.join(f'{n} {s}' for s, n in sorted(c.items()))}" for d, c in states.items() if c
-        )
-        text += f" | live Ray jobs: {live or 'none'}, {now.slots if now else 0} slots of {_capacity(stack)}"
-        if text != told:
-            say(text)
-            told = text
-        finished = sum(count["success"] + count["failed"] for count in states.values())
-        if finished >= expected and finished == sum(sum(c.values()) for c in states.values()):
+    """Wait for every run; a line for each that ends and at least one every ten seconds."""
+    capacity = _capacity(stack)
+    started = last_told = time.monotonic()
+    told = -1
+    while time.monotonic() - started < RUN_TIMEOUT:
+        runs = _all_runs(stack)
+        ended = [run for _, run in runs if run["state"] in FINISHED_RUN]
+        if len(ended) != told or time.monotonic() - last_told > 10:
+            told, last_told = len(ended), time.monotonic()
+            say(f"{told} of {expected} runs have ended; {_live(usage, capacity)}")
+        if len(ended) == len(runs) >= expected:
             return
-        time.sleep(1)
-    raise TimeoutError(f"the runs did not end within {RUN_TIMEOUT:g} s; {told}")
+        time.sleep(2.5)
+    raise TimeoutError(f"{expected - told} of {expected} runs did not end within {RUN_TIMEOUT:g} s")
+
+
+def _live(usage: UsageSampler, capacity: int) -> str:
+    if not usage.samples:
+        return "nothing seen of Ray yet"
+    now = usage.samples[-1]
+    jobs = ", ".join(f"{count} of {tenant}" for tenant, count in sorted(now.jobs_by_tenant.items()))
+    return f"live Ray jobs: {jobs or 'none'}; {now.slots} of {capacity} slots in use"
 
 
 def _capacity(stack: Stack) -> int:
@@ -161,16 +161,15 @@ def _capacity(stack: Stack) -> int:
 def _report(stack: Stack, usage: UsageSampler, keep: bool) -> int:
     jobs = {job["submission_id"]: job for job in stack.ray.api("GET", "/api/jobs/")}
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title="What ran", title_justify="left")
-    for name in ("tenant", "task", "run", "submission id", "polars"):
-        table.add_column(name, overflow="fold")
+    for name in ("tenant", "task", "submission id", "polars"):
+        table.add_column(name, overflow="fold", no_wrap=name != "submission id")
     for name in ("queued s", "run s"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     rows = _rows(stack, jobs)
     for row in rows:
         table.add_row(
             row.tenant,
             row.task,
-            row.run,
             row.submission_id,
             row.polars,
             f"{row.queued:.1f}",
@@ -202,12 +201,9 @@ def _rows(stack: Stack, jobs: dict[str, dict[str, Any]]) -> list[Row]:
         result = stack.api.xcom(meta["dag_id"], meta["run_id"], meta["task_id"]) or {}
         queued = _seconds(task["scheduled_when"], task["start_date"])
         ran = (job["end_time"] - job["start_time"]) / 1000
-        name = f"{meta['dag_id']}.{meta['task_id']}"
-        run = meta["run_id"].split("+")[0]
-        rows.append(
-            Row(meta["tenant"], name, run, job["submission_id"], result.get("polars", "?"), queued, ran)
-        )
-    return sorted(rows, key=lambda row: (row.tenant, row.run))
+        version = result.get("polars", "?")
+        rows.append(Row(meta["tenant"], meta["task_id"], job["submission_id"], version, queued, ran))
+    return sorted(rows, key=lambda row: (row.tenant, row.queued))
 
 
 def _seconds(start: str | None, end: str | None) -> float:
