@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -61,9 +62,11 @@ def test_airflow_lists_provider_connection_type_links_and_commands(
         rows = json.loads(run(program, "providers", what, "--output", "json", cwd=tmp_path, env=env))
         return str([row for row in rows if "raytenant" in str(row)])
 
-    assert "airflow-provider-raytenant" in listed("list")
-    assert "RayHook" in listed("hooks")
-    assert "RayJobLink" in listed("links")
+    with ThreadPoolExecutor(2) as side_by_side:
+        providers, hooks, links = side_by_side.map(listed, ("list", "hooks", "links"))
+    assert "airflow-provider-raytenant" in providers
+    assert "RayHook" in hooks
+    assert "RayJobLink" in links
     commands = run(program, "raytenant", "--help", cwd=tmp_path, env=env)
     for group in ("tenants", "pools", "local"):
         assert group in commands

@@ -23,6 +23,7 @@ from airflow_provider_raytenant.exceptions import (
     JobNotFoundError,
     JobTimeoutError,
     PackageLostError,
+    RayRequestError,
     RayUnavailableError,
 )
 from airflow_provider_raytenant.ray_api.client import RayClient
@@ -136,7 +137,7 @@ class JobWatch:
         status: JobStatus | None = None
         while True:
             try:
-                job = await self._through_outages(lambda: self._client.job(self._submission_id))
+                job = await self._through_outages(self._look)
             except JobNotFoundError:
                 return None
             now = time.monotonic()
@@ -149,6 +150,15 @@ class JobWatch:
                 running_since = now
             await self._keep_deadline(running_since, now)
             await asyncio.sleep(self._delay(now - started))
+
+    async def _look(self) -> JobInfo:
+        try:
+            return await self._client.job(self._submission_id)
+        except RayRequestError as error:
+            if error.details.get("status") != 404:
+                raise
+            # Not Ray's own "does not exist": a proxy has lost the dashboard, which is an outage like any.
+            raise RayUnavailableError(str(error)) from error
 
     async def _keep_deadline(self, running_since: float | None, now: float) -> None:
         limit = self._settings.job_timeout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from stack.stack import Stack
@@ -31,19 +32,26 @@ def test_plan_names_a_request_that_is_larger_than_its_pool_and_exits_1(stack: St
 
 def test_a_wrong_token_and_a_silent_cluster_change_nothing_and_say_so(stack: Stack, tmp_path: Path) -> None:
     before = stack.api.pools()
-    for conn_id, host, token, words in (
-        ("wrong_token", stack.ray.dashboard_url, "nonsense", "refuses the connection's token (403)"),
-        ("no_token", stack.ray.dashboard_url, None, "wants a token (401)"),
-        ("silent", "http://127.0.0.1:9", "x", "cannot be reached"),
-    ):
+    cases = {
+        "wrong_token": (stack.ray.dashboard_url, "nonsense", "refuses the connection's token (403)"),
+        "no_token": (stack.ray.dashboard_url, None, "wants a token (401)"),
+        "silent": ("http://127.0.0.1:9", "x", "cannot be reached"),
+    }
+
+    def synced(conn_id: str) -> subprocess.CompletedProcess[str]:
+        host, token, _ = cases[conn_id]
         stack.api.create_connection(conn_id, "ray", host=host, password=token)
         file = tmp_path / f"{conn_id}.yaml"
         text = (stack.directory / "raytenant.yaml").read_text().replace("ray_shared", conn_id)
         file.write_text(text.replace("guarantee: 3", "guarantee: 1"))
-        answer = stack.airflow.cli("raytenant", "pools", "sync", "--file", str(file), check=False)
-        assert answer.returncode == 1
-        assert words in answer.stderr
-        assert "Traceback" not in answer.stderr
+        return stack.airflow.cli("raytenant", "pools", "sync", "--file", str(file), check=False)
+
+    with ThreadPoolExecutor() as side_by_side:
+        answers = dict(zip(cases, side_by_side.map(synced, cases), strict=True))
+    for conn_id, (_, _, words) in cases.items():
+        assert answers[conn_id].returncode == 1
+        assert words in answers[conn_id].stderr
+        assert "Traceback" not in answers[conn_id].stderr
     assert stack.api.pools() == before
 
 

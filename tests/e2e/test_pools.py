@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.e2e.conftest import CAPACITY
 from tests.e2e.runs import finish, start, until
 
 DAYS = [date(2013, 1, 1) + timedelta(days=number) for number in range(14)]
+LIVE_DAY = datetime(2013, 1, 20, tzinfo=UTC)
 CLUSTER = Resources(cpus=CAPACITY, memory=CAPACITY * 512 * 1024**2)
 
 
@@ -29,9 +31,7 @@ def backfilled(stack: Stack) -> UsageSampler:
         span = ("--from-date", str(DAYS[0]), "--to-date", str(DAYS[-1]), "--max-active-runs", "14")
         stack.airflow.cli("backfill", "create", "--dag-id", "acme_daily_delays", *span)
         live.append(("globex_delay_model", start(stack, "globex_delay_model")))
-        for day in (20, 21):
-            run_id = start(stack, "acme_daily_delays", datetime(2013, 1, day, tzinfo=UTC))
-            live.append(("acme_daily_delays", run_id))
+        live.append(("acme_daily_delays", start(stack, "acme_daily_delays", LIVE_DAY)))
         for dag_id, run_id in live:
             assert finish(stack, dag_id, run_id, 360) == "success"
         until(lambda: len(_ended(stack)) == 14, "the end of the backfill", 360)
@@ -67,7 +67,7 @@ def test_no_job_met_a_start_time_out_and_jobs_use_more_than_their_driver(
         for job in stack.ray.api("GET", "/api/jobs/")
         if (job["metadata"] or {}).get("raytenant.dag_id") == "acme_daily_delays"
     ]
-    assert len(found) >= 16
+    assert len(found) == 15
     assert {job["status"] for job in found} == {"SUCCEEDED"}
     assert {json.loads(job["metadata"]["raytenant.footprint"])["cpus"] for job in found} == {3.0}
 
@@ -80,7 +80,9 @@ def test_the_daily_statistics_are_what_pandas_finds_in_the_csv(
     for day in DAYS:
         key = f"tenants/acme/delays/{day}.json"
         report = json.loads(client.get_object(Bucket=stack.s3.bucket, Key=key)["Body"].read())
-        assert report["carriers"] == pytest.approx(flights.daily_statistics(day)), day
+        found, expected = _flat(report["carriers"]), _flat(flights.daily_statistics(day))
+        assert len(expected) > 50
+        assert found == pytest.approx(expected), day
 
 
 @pytest.mark.timeout(400)
@@ -99,6 +101,14 @@ def test_the_same_load_without_our_pools_asks_for_more_than_there_is(
         if run["state"] not in ("success", "failed"):
             stack.api.mark_run("free_daily", run["dag_run_id"], "failed")
     until(lambda: not _live(stack, "free_daily"), "the end of the jobs of failed runs", 120)
+
+
+def _flat(tree: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """Nested numbers by their path, as pytest's approx wants them."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{path}/{key}") if isinstance(value, dict) else {f"{path}/{key}": value}
+    return flat
 
 
 def _most(usage: UsageSampler) -> int:
