@@ -2,7 +2,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 UV := $(BIN)/uv
-LOCKS := requirements/dev.txt requirements/cluster.txt requirements/uv.txt
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url
 
 .DEFAULT_GOAL := help
@@ -34,7 +33,7 @@ demo-down: setup ## end what `make demo KEEP=1` left up
 	$(BIN)/python -m stack.demo --down
 
 test: setup ## all tests, on real Airflow, Ray, S3 and PostgreSQL
-	$(BIN)/python -m pytest -m "not fault"
+	$(BIN)/python -m pytest
 
 check: setup ## style, types, import rules
 	$(BIN)/ruff check .

@@ -17,9 +17,11 @@
     └── RetryableError                another try may succeed
         ├── RayUnavailableError       no sound answer: unreachable, 5xx, broken or late
         │   └── JobNotFoundError      Ray does not know the submission id
+        ├── ResultLostError           the job succeeded, but what it handed back cannot be read
         ├── PackageLostError          a package of the job left the cluster before its start
         └── JobFailedError            the job ended, and not well
             ├── JobTimeoutError       it ran longer than ``job_timeout``
+            ├── JobSetupError         its runtime environment could not be set up this time
             ├── JobStartTimeoutError  Ray could not start it in time
             ├── JobLostError          its node or supervisor died, or Ray forgot it
             └── JobStoppedError       somebody stopped it
@@ -129,6 +131,10 @@ class JobNotFoundError(RayUnavailableError):
     """Ray does not know the submission id (404)."""
 
 
+class ResultLostError(RetryableError):
+    """The job succeeded, but its end record, and with it its result, cannot be read any more."""
+
+
 class PackageLostError(RetryableError):
     """A package that the job needs left the cluster between upload and submit."""
 
@@ -139,6 +145,10 @@ class JobFailedError(RetryableError):
 
 class JobTimeoutError(JobFailedError):
     """The job ran longer than ``job_timeout`` and was ended for it."""
+
+
+class JobSetupError(JobFailedError):
+    """The runtime environment could not be set up this time: a registry or a store may have been away."""
 
 
 class JobStartTimeoutError(JobFailedError):

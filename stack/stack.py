@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -135,7 +135,13 @@ class Stack:
         (self.directory / _STATE).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
-        self.start()
+        self._until_left = ExitStack()
+        self._until_left.enter_context(_sigterm_raises())
+        try:
+            self.start()
+        except BaseException:
+            self._until_left.close()
+            raise
         return self
 
     def __exit__(
@@ -144,8 +150,11 @@ class Stack:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not self._keep or error is not None:
-            self.stop()
+        try:
+            if not self._keep or error is not None:
+                self.stop()
+        finally:
+            self._until_left.close()
 
     def _start_side_by_side(self) -> None:
         """Two chains: Ray needs S3's keys in its environment, Airflow's tables need PostgreSQL."""

@@ -74,7 +74,9 @@ def _read(session: Session) -> dict[str, ExistingPool]:
     pools = {}
     for pool in session.scalars(select(Pool)):
         name = str(pool.pool)
-        count = stats[name]
+        count = stats.get(name)
+        if count is None:
+            continue  # Made between the two readings; the next one has it.
         pools[name] = ExistingPool(
             name=name,
             slots=pool.slots,

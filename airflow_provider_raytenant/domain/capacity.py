@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_raytenant.domain.resources import Resources, slots_for, whole_slots_in
 from airflow_provider_raytenant.domain.tenants import Autoscale, Cluster, Group
@@ -44,7 +44,7 @@ def group_sizes(cluster: Cluster, nodes: Iterable[Node]) -> dict[str, GroupSize]
     for name, group in cluster.groups.items():
         slot = group.slot.resources
         members = [node for node in nodes if group_of_node(cluster, node) == name]
-        live = sum(whole_slots_in(node.total.times(cluster.usable), slot) for node in members)
+        live = sum(whole_slots_in(_usable(node.total, cluster.usable), slot) for node in members)
         reserved = _reserved_slots(cluster, group, name)
         grown = max(live, _autoscaled_slots(cluster, group, name))
         why = f"{live} on {len(members)} node{'' if len(members) == 1 else 's'}"
@@ -111,6 +111,11 @@ def misfit(
     return f"asks for {need}; the largest alive node has {shown}"
 
 
+def _usable(total: Resources, share: float) -> Resources:
+    """The share of CPU and memory; GPUs are whole devices, of which nothing is kept back."""
+    return replace(total.times(share), gpus=total.gpus)
+
+
 def _reserved_slots(cluster: Cluster, group: Group, name: str) -> int:
     """The reserve in slots: CPU and memory from the default group, GPUs from groups that have them."""
     reserve = cluster.reserve.resources
@@ -139,10 +144,10 @@ def _slots_on_full_nodes(scale: Autoscale, usable: float, slot: Resources) -> in
     """The maximum cut into largest nodes, if these are known, since a slot never spans two nodes."""
     most = scale.max.resources
     if scale.largest_node is None:
-        return whole_slots_in(most.times(usable), slot)
+        return whole_slots_in(_usable(most, usable), slot)
     node = scale.largest_node.resources
     count = whole_slots_in(most, node)
     rest = Resources(
         most.cpus - node.cpus * count, most.memory - node.memory * count, most.gpus - node.gpus * count
     )
-    return count * whole_slots_in(node.times(usable), slot) + whole_slots_in(rest.times(usable), slot)
+    return count * whole_slots_in(_usable(node, usable), slot) + whole_slots_in(_usable(rest, usable), slot)

@@ -119,7 +119,9 @@ def _group_of_request(cluster: Cluster, footprint: Resources, selector: Mapping[
     for name, group in cluster.groups.items():
         # Labels that groups share (a zone) must not put a GPU job where no slot counts its GPUs.
         fits = group.slot.gpus or not footprint.gpus
-        if fits and selector and group.labels and matches(selector, group.labels):
+        # What the selector asks for beyond the group's own labels is not the group's business.
+        pinned = {key: selector[key] for key in group.labels if key in selector}
+        if fits and pinned and matches(pinned, group.labels):
             return name
     if not footprint.gpus:
         return cluster.default_group

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,10 +15,12 @@ from airflow_provider_raytenant.exceptions import (
     JobFailedError,
     JobLostError,
     JobResultError,
+    JobSetupError,
     JobStartTimeoutError,
     JobStoppedError,
     JobTimeoutError,
     RayTenantError,
+    ResultLostError,
     RuntimeEnvError,
     TerminalError,
 )
@@ -36,6 +39,15 @@ _BY_ERROR_TYPE: Final[Mapping[str, tuple[type[RayTenantError], str]]] = {
     "JOB_SUPERVISOR_ACTOR_DIED": (JobLostError, "the job's supervisor died"),
     "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE": (JobLostError, "the job's supervisor failed"),
 }
+
+
+_SETUP_FAILED: Final = "RUNTIME_ENV_SETUP_FAILURE"
+_HOPELESS: Final = re.compile(
+    r"No matching distribution|Could not find a version|ResolutionImpossible|Invalid requirement|"
+    r"No solution found|conflicting dependencies",
+    re.IGNORECASE,
+)
+"""What pip and uv say of requirements that no retry can meet."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,12 @@ def outcome_of(job: JobInfo, record: Mapping[str, Any] | None) -> Outcome:
     :param record: the runner's end record, ``None`` if it could not write one (it was killed, or it
         never ran) or its log is gone.
     """
+    found = record is not None
     record = _sound(record or {})
+    if job.status is JobStatus.SUCCEEDED and not found:
+        # The runner always leaves a record: without one there may have been a result.
+        lost = f"the job succeeded, but its log, and so its result, cannot be read (job {job.submission_id})"
+        return Outcome(job.submission_id, error=ResultLostError(lost))
     if job.status is JobStatus.SUCCEEDED:
         return Outcome(job.submission_id, result=record.get("result"))
     details: dict[str, Any] = {"error_type": job.error_type, "exit_code": job.exit_code}
@@ -121,6 +138,10 @@ def _failure(job: JobInfo, record: Mapping[str, Any]) -> tuple[type[RayTenantErr
         return JobStoppedError, "the job was stopped"
     known = _BY_ERROR_TYPE.get(job.error_type or "")
     if known is not None and job.exit_code is None:
+        if job.error_type == _SETUP_FAILED and not _HOPELESS.search(job.message):
+            # A registry or a store may just have been away. The next try is not served from Ray's cache of
+            # failures, which goes by the environment's content: the try's number is part of it.
+            return JobSetupError, known[1]
         return known
     return JobFailedError, _exit_text(job)
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from airflow_provider_raytenant.domain.capacity import GroupSize, Node, group_sizes
 from airflow_provider_raytenant.domain.resources import Resources
-from airflow_provider_raytenant.domain.shares import Share, split
+from airflow_provider_raytenant.domain.shares import Share, make_room, split
 from airflow_provider_raytenant.domain.tenants import Cluster, Tenant, TenantFile
 
 MARK: Final = "Made by raytenant"
@@ -127,14 +127,20 @@ def _plan_cluster(
         sizes = split(size.slots, shares)
         draft.problems += _promise_problems(cluster_name, group, shares, size)
         slot = cluster.groups[group].slot.resources
+        names = {tenant.name: tenant.pool(group, cluster.default_group) for tenant in tenants}
+        occupied = {tenant: existing[name].occupied for tenant, name in names.items() if name in existing}
+        now = make_room(sizes, occupied, size.slots)
         for tenant in tenants:
             if tenant.name not in sizes:
                 continue
-            name = tenant.pool(group, cluster.default_group)
+            name = names[tenant.name]
             why = _why(shares[tenant.name], size, cluster_name, group)
-            pool = _planned(name, sizes[tenant.name], why, tenant, group, slot, existing.get(name))
+            if now[tenant.name] < sizes[tenant.name]:
+                why += f"; {sizes[tenant.name]} once others have drained"
+            pool = _planned(name, now[tenant.name], why, tenant, group, slot, existing.get(name))
             draft.pools.append(pool)
-            draft.problems += _pool_problems(pool, existing.get(name), largest_request.get(name), slot)
+            request = largest_request.get(name)
+            draft.problems += _pool_problems(pool, sizes[tenant.name], existing.get(name), request, slot)
 
 
 def _takes_part(tenant: Tenant, group: str, cluster: Cluster) -> bool:
@@ -192,7 +198,11 @@ def _promise_problems(
 
 
 def _pool_problems(
-    pool: PlannedPool, existing: ExistingPool | None, request: tuple[int, str] | None, slot: Resources
+    pool: PlannedPool,
+    share: int,
+    existing: ExistingPool | None,
+    request: tuple[int, str] | None,
+    slot: Resources,
 ) -> Iterator[str]:
     if pool.change is Change.REFUSED and existing is not None and not existing.is_ours:
         yield f"pool {pool.name}: exists, but is not of our making, so it stays as it is; delete or rename it"
@@ -201,9 +211,9 @@ def _pool_problems(
             f"pool {pool.name}: the slot is now {slot}, but tasks hold {pool.occupied} slots "
             "of the old shape; it stays as it is until they have ended"
         )
-    if request is not None and request[0] > pool.wanted:
+    if request is not None and request[0] > share:
         yield (
-            f"pool {pool.name}: task {request[1]} asks for {request[0]} slots, the pool has {pool.wanted}: "
+            f"pool {pool.name}: task {request[1]} asks for {request[0]} slots, the pool has {share}: "
             "it would wait for ever"
         )
 

@@ -18,7 +18,6 @@ KNOWN_KEYS: Final = frozenset(
         "env_vars",
         "excludes",
         "image_uri",
-        "java_jars",
         "pip",
         "py_executable",
         "py_modules",
@@ -53,6 +52,8 @@ def checked(env: Mapping[str, Any]) -> dict[str, Any]:
     for installer in ("pip", "uv"):
         if installer in result:
             result[installer] = _checked_packages(installer, result[installer])
+    if "excludes" in result:
+        result["excludes"] = _strings("excludes", result["excludes"])
     if "py_modules" in result:
         result["py_modules"] = _strings("py_modules", result["py_modules"])
     if "working_dir" in result and not (isinstance(result["working_dir"], str) and result["working_dir"]):

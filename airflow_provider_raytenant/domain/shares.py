@@ -45,6 +45,27 @@ def split(capacity: int, shares: Mapping[str, Share]) -> dict[str, int]:
     return sizes
 
 
+def make_room(sizes: Mapping[str, int], occupied: Mapping[str, int], capacity: int) -> dict[str, int]:
+    """The sizes, less what may not grow yet because tasks of others still hold the slots.
+
+    Nothing is ever killed: a pool that shrinks drains. Until it has, the others grow only as far as the sum
+    of ``max(size, occupied)`` stays within ``max(capacity, sum of occupied)``. Who has most room gives way
+    first, ties by name.
+    """
+    held = {name: max(size, occupied.get(name, 0)) for name, size in sizes.items()}
+    excess = sum(held.values()) - max(capacity, sum(occupied.get(name, 0) for name in sizes))
+    result = dict(sizes)
+    by_room = sorted(sizes, key=lambda name: (occupied.get(name, 0) - sizes[name], name))
+    for name in by_room:
+        room = sizes[name] - occupied.get(name, 0)
+        if excess <= 0 or room <= 0:
+            break
+        cut = min(room, excess)
+        result[name] -= cut
+        excess -= cut
+    return result
+
+
 def _capped(slots: int, limit: int | None) -> int:
     return slots if limit is None else min(slots, limit)
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
+from airflow.sdk.log import mask_secret
 
 from airflow_provider_raytenant.domain.quantities import format_count, format_memory
 from airflow_provider_raytenant.domain.resources import Resources
@@ -181,4 +182,7 @@ def _headers(value: Any) -> dict[str, str]:
         raise ConnectionConfigError('headers: found something else; allowed: {"X-Name": "value"}')
     if not all(name.isprintable() and text.isprintable() for name, text in value.items()):
         raise ConnectionConfigError('headers: found a control character; allowed: {"X-Name": "value"}')
+    for text in value.values():
+        # The form stores them as one text, whose parts Airflow's masker does not look into.
+        mask_secret(text)
     return value

@@ -68,7 +68,7 @@ class RayTenantJobOperator(BaseOperator):
     :param runtime_env: any other key of Ray's runtime environment, ``{"excludes": ["*.csv"]}``. (templated)
     :param metadata: shown with the job on Ray's dashboard, ``{"owner": "ann"}``. (templated)
     :param job_timeout: seconds or a timedelta that the entrypoint may run, ``timedelta(hours=1)``. Default:
-        no limit.
+        ``execution_timeout``, which Airflow itself does not keep while a task is deferred, else no limit.
     :param poll_interval: longest time between two looks at the job, in seconds. Default 5.
     :param deferrable: wait in the triggerer (default) or, with ``False``, on the worker.
     :param pool: another pool than the tenant's, where its rules allow it.
@@ -141,7 +141,7 @@ class RayTenantJobOperator(BaseOperator):
         self.runtime_env = runtime_env
         self.metadata = metadata
         self.job_timeout = _seconds("job_timeout", job_timeout)
-        self.poll_interval = _seconds("poll_interval", poll_interval)
+        self.poll_interval = _seconds("poll_interval", poll_interval) or 0.0
         self.deferrable = deferrable
         self.job_page = ""
         self._submitted: Prepared | None = None
@@ -152,9 +152,10 @@ class RayTenantJobOperator(BaseOperator):
 
         Mapped tasks take both from here only; without it they would land in ``default_pool``.
         """
+        dag = kwargs.get("dag") or _current_dag()
         defaults, _ = get_merged_defaults(
-            dag=kwargs.get("dag") or _current_dag(),
-            task_group=kwargs.get("task_group"),
+            dag=dag,
+            task_group=kwargs.get("task_group") or _current_task_group(dag),
             task_params=None,
             task_default_args=kwargs.get("default_args"),
         )
@@ -184,7 +185,7 @@ class RayTenantJobOperator(BaseOperator):
             self.job_page = prepared.endpoint.job_page(prepared.submission_id)
             if not self.deferrable:
                 self._submitted = prepared
-                return self._finish(run_here(prepared, self.log))
+                return self._finish(context, run_here(prepared, self.log))
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
         self.log.info("Ray job %s: %s", prepared.submission_id, self.job_page)
@@ -200,14 +201,12 @@ class RayTenantJobOperator(BaseOperator):
             if event == "success":
                 return None
             raise JobFailedError(f"the Ray job failed (its trigger said {event!r}); its output is above")
-        outcome = Outcome.from_json(event)
-        if outcome.error is not None:
-            context["ti"].xcom_push(FAILURE_KEY, outcome.failure())
-        return self._finish(outcome)
+        return self._finish(context, Outcome.from_json(event))
 
-    def _finish(self, outcome: Outcome) -> Any:
+    def _finish(self, context: Context, outcome: Outcome) -> Any:
         if outcome.error is None:
             return outcome.result
+        context["ti"].xcom_push(FAILURE_KEY, outcome.failure())
         if not outcome.retryable:
             raise AirflowFailException(str(outcome.error)) from outcome.error
         raise outcome.error
@@ -224,6 +223,12 @@ def _current_dag() -> Any:
     from airflow.sdk.definitions._internal.contextmanager import DagContext
 
     return DagContext.get_current()
+
+
+def _current_task_group(dag: Any) -> Any:
+    from airflow.sdk.definitions._internal.contextmanager import TaskGroupContext
+
+    return TaskGroupContext.get_current(dag) if dag else None
 
 
 def _seconds(name: str, value: timedelta | float | None) -> float | None:

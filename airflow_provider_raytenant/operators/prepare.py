@@ -6,11 +6,14 @@ Apart from the operator's module, so that importing an operator in a DAG does no
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import BaseOperator
 from airflow.sdk._shared.secrets_masker import redact
 
 from airflow_provider_raytenant.domain import runtime_env as envs
@@ -46,6 +49,13 @@ if TYPE_CHECKING:
     from airflow_provider_raytenant.triggers.job import RayTenantJobTrigger
 
 DEFAULT_RESULT_BYTES = 64 * 1024
+LARGEST_RESULT_BYTES = 4 * 1024**2
+
+OLDER_TRY_PATIENCE = 300.0
+"""Seconds to see a job of an older try end. Ray only takes note of a stop while a job's environment is being
+built or its resources are awaited, so this may take much longer than for a running job."""
+
+_CREDENTIALS_IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 
 
 @dataclass(frozen=True)
@@ -88,11 +98,12 @@ def prepare(operator: RayTenantJobOperator, context: Context) -> Prepared:
     """
     view, placement = operator.sizing.view, operator.sizing.placement
     identity = _identity(view, context)
-    env, packages = _runtime_env(operator, view)
+    job_timeout = _job_timeout(operator)
+    env, packages = _runtime_env(operator, view, _roots(operator, context))
     entrypoint = runner_entrypoint(
         checked_entrypoint(operator.entrypoint),
         private_cwd="working_dir" not in env,
-        job_timeout=operator.job_timeout,
+        job_timeout=job_timeout,
         result_max_bytes=_result_max_bytes(),
     )
     request = job_request(
@@ -104,16 +115,17 @@ def prepare(operator: RayTenantJobOperator, context: Context) -> Prepared:
         metadata=checked_metadata(operator.metadata),
         label_selector=operator.label_selector,
     )
-    _refuse_secrets(request)
     hook = RayHook(view.cluster.ray_conn_id)
+    # Reading the connection makes its token known to the masker, which is asked next.
     endpoint = hook.endpoint()
+    _refuse_secrets(request)
     asyncio.run(_make_ready(endpoint, operator, view, placement, identity, packages))
     ti: Any = context["ti"]
     return Prepared(
         endpoint=endpoint,
         ray_conn_id=hook.ray_conn_id,
         request=request,
-        settings=WatchSettings(operator.poll_interval or 5.0, operator.job_timeout),
+        settings=WatchSettings(operator.poll_interval, job_timeout),
         resume_on_worker=_needs_worker(operator),
         retries_left=ti.try_number <= (ti.max_tries or 0),
         push_result=bool(operator.do_xcom_push),
@@ -144,7 +156,9 @@ def stop_here(prepared: Prepared, log: Any) -> None:
         async with RayClient(prepared.endpoint) as client:
             return await stop_job(client, prepared.submission_id)
 
-    ended = asyncio.run(stop())
+    # Airflow calls `on_kill` in a signal handler: this thread's event loop is in the middle of `run_here`.
+    with ThreadPoolExecutor(1) as apart:
+        ended = apart.submit(asyncio.run, stop()).result()
     log.info(
         "Job %s %s", prepared.submission_id, "has ended." if ended else "was told to stop, but still lives."
     )
@@ -179,7 +193,7 @@ async def _stop_older_tries(client: RayClient, identity: TryIdentity, log: Any) 
     for job in await client.jobs():
         if job.status in LIVE and identity.is_older_try(job.metadata):
             log.info("Stopping job %s of an older try of this task.", job.submission_id)
-            if not await stop_job(client, job.submission_id):
+            if not await stop_job(client, job.submission_id, patience=OLDER_TRY_PATIENCE):
                 raise RetryableError(
                     f"job {job.submission_id} of an older try does not end; not starting another"
                 )
@@ -199,13 +213,15 @@ def _identity(view: TenantView, context: Context) -> TryIdentity:
     )
 
 
-def _runtime_env(operator: RayTenantJobOperator, view: TenantView) -> tuple[dict[str, Any], list[Package]]:
+def _runtime_env(
+    operator: RayTenantJobOperator, view: TenantView, roots: list[Path]
+) -> tuple[dict[str, Any], list[Package]]:
     """The merged environment with every folder replaced by its package, and these packages."""
     try:
         env = envs.merge(view.tenant.runtime_env, _task_env(operator))
     except ValueError as error:
         raise RequestError(str(error)) from None
-    tenant, beside = view.tenant, _dag_folder(operator)
+    tenant = view.tenant
     excludes = env.pop("excludes", ())
     packages = [runner_package(tenant.name)]
     if "working_dir" in env:
@@ -213,7 +229,8 @@ def _runtime_env(operator: RayTenantJobOperator, view: TenantView) -> tuple[dict
         if _is_url(location):
             env["working_dir"] = checked_archive("working_dir", location, tenant)
         else:
-            folder = _named("working_dir", beside / location, tenant.name, "", excludes)
+            path = _local_folder("working_dir", location, roots)
+            folder = _named("working_dir", path, tenant.name, "", excludes)
             packages.append(folder)
             env["working_dir"] = folder.uri
     modules = []
@@ -222,7 +239,7 @@ def _runtime_env(operator: RayTenantJobOperator, view: TenantView) -> tuple[dict
         if _is_url(location):
             modules.append(checked_archive(argument, location, tenant))
         else:
-            path = beside / location
+            path = _local_folder(argument, location, roots)
             package = _named(argument, path, tenant.name, path.name, excludes)
             packages.append(package)
             modules.append(package.uri)
@@ -233,6 +250,8 @@ def _runtime_env(operator: RayTenantJobOperator, view: TenantView) -> tuple[dict
 
 def _task_env(operator: RayTenantJobOperator) -> dict[str, Any]:
     """The task's arguments as one runtime environment; each key may be given one way only."""
+    if not isinstance(operator.runtime_env, Mapping | None):
+        raise RequestError(f"runtime_env: found {operator.runtime_env!r}; allowed: a dict of Ray's keys")
     env = dict(operator.runtime_env or {})
     for key in ("working_dir", "py_modules", "pip", "env_vars"):
         value = getattr(operator, key)
@@ -255,22 +274,60 @@ def _is_url(location: str) -> bool:
     return "://" in location
 
 
-def _dag_folder(operator: RayTenantJobOperator) -> Path:
-    dag = operator.get_dag()
-    fileloc = getattr(dag, "fileloc", None)
-    return Path(fileloc).parent if fileloc else Path.cwd()
+def _roots(operator: RayTenantJobOperator, context: Context) -> list[Path]:
+    """The folders that a job's code may come from: the DAG file's, and its bundle's."""
+    fileloc = getattr(operator.get_dag(), "fileloc", None)
+    roots = [Path(fileloc).parent if fileloc else Path.cwd()]
+    bundle = getattr(getattr(context["ti"], "bundle_instance", None), "path", None)
+    if bundle is not None:
+        roots.append(Path(bundle))
+    return [root.resolve() for root in roots]
+
+
+def _local_folder(argument: str, location: str, roots: list[Path]) -> Path:
+    """A folder beside the DAG file; nowhere else on the worker, whatever a template says."""
+    path = (roots[0] / location).resolve()
+    if not any(path.is_relative_to(root) for root in roots):
+        raise PolicyError(
+            f"{argument}: found {location!r}, which is {path}; allowed: folders below {roots[-1]}",
+            rule="folders",
+        )
+    return path
+
+
+def _job_timeout(operator: RayTenantJobOperator) -> float | None:
+    """The job's deadline in seconds. Airflow does not keep ``execution_timeout`` while a task is deferred."""
+    limits = [operator.job_timeout]
+    if operator.execution_timeout is not None:
+        limits.append(operator.execution_timeout.total_seconds())
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _result_max_bytes() -> int:
     from airflow.sdk.configuration import conf
 
-    return int(conf.getint("raytenant", "result_max_bytes", fallback=DEFAULT_RESULT_BYTES))
+    size = int(conf.getint("raytenant", "result_max_bytes", fallback=DEFAULT_RESULT_BYTES))
+    if not 0 < size <= LARGEST_RESULT_BYTES:
+        raise RequestError(
+            f"[raytenant] result_max_bytes: found {size}; allowed: 1 to {LARGEST_RESULT_BYTES} bytes"
+        )
+    return size
 
 
 def _needs_worker(operator: RayTenantJobOperator) -> bool:
     """Whether the end of the task needs a worker: a trigger's end skips these without a word."""
     mails = bool(operator.email) and (operator.email_on_failure or operator.email_on_retry)
-    return bool(operator.outlets or operator.on_success_callback or mails)
+    return bool(
+        operator.outlets
+        or operator.on_success_callback
+        or mails
+        or getattr(operator, "multiple_outputs", False)
+        or getattr(operator, "returns_dag_result", False)
+        or getattr(operator, "_post_execute_hook", None)
+        or type(operator).post_execute is not BaseOperator.post_execute
+        # The number of mapped tasks downstream is written by a worker, beside the result.
+        or (operator.get_dag() is not None and next(iter(operator.iter_mapped_dependants()), None))
+    )
 
 
 def _refuse_secrets(request: Mapping[str, Any]) -> None:
@@ -281,6 +338,12 @@ def _refuse_secrets(request: Mapping[str, Any]) -> None:
     """
     shown = {key: value for key, value in request.items() if key != "submission_id"}
     for path, text in _texts(shown, ""):
+        if path.startswith("runtime_env.") and _CREDENTIALS_IN_URL.search(text):
+            raise PolicyError(
+                f"{path}: found a URL with a password in it; allowed: values that everyone on the cluster "
+                "may see (Ray shows them)",
+                rule="secrets",
+            )
         if redact(text) != text:
             raise PolicyError(
                 f"{path}: found a value that Airflow knows as a secret; allowed: values that everyone "

@@ -122,7 +122,13 @@ class SizedPartial(OperatorPartial):
         return super().expand(**mapped_kwargs)
 
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> Any:
-        """Map over dicts of arguments; what comes out of an XCom is checked when the task runs."""
+        """Map over dicts of arguments; what comes out of an XCom is checked when the task runs.
+
+        :raises RequestError: ``strict=False`` would let a mapped task override its pool and tenant.
+        """
+        if not strict:
+            self._expand_called = True
+            raise RequestError("strict: found False in expand_kwargs(); allowed: True, for the pool's sake")
         if not hasattr(kwargs, "operator"):
             for item in kwargs if isinstance(kwargs, (list, tuple)) else ():
                 self._check_mapped(item if isinstance(item, Mapping) else {})

@@ -45,14 +45,17 @@ class LogFollower:
         """Begin to follow, in the background."""
         self._task = asyncio.create_task(self._follow(), name=f"log of {self._submission_id}")
 
-    async def finish(self) -> None:
-        """The job has ended: get what is still missing of its output."""
+    async def finish(self, node_id: str | None = None) -> None:
+        """The job has ended: get what is still missing of its output.
+
+        :param node_id: the node that the driver ran on.
+        """
         if self._task is not None and not self._complete.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._complete.wait(), RECORD_WAIT)
         await self.cancel()
         if not self._complete.is_set():
-            await self._read_rest()
+            await self._read_rest(node_id)
         for line in self._splitter.finish():
             self._emit(line)
 
@@ -83,12 +86,17 @@ class LogFollower:
                 told = True
             await asyncio.sleep(_RECONNECT_AFTER)
 
-    async def _read_rest(self) -> None:
+    async def _read_rest(self, node_id: str | None) -> None:
         try:
             text = await self._client.logs(self._submission_id)
         except RayTenantError as error:
-            self._note(f"The rest of the job's output could not be read: {error}")
-            return
+            try:
+                if node_id is None:
+                    raise
+                text = await self._client.log_file(self._submission_id, node_id)
+            except RayTenantError:
+                self._note(f"The rest of the job's output could not be read: {error}")
+                return
         self._take(text[self._seen :])
 
     def _take(self, text: str) -> None:

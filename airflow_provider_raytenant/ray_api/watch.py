@@ -23,6 +23,7 @@ from airflow_provider_raytenant.exceptions import (
     JobNotFoundError,
     JobTimeoutError,
     PackageLostError,
+    RayAuthError,
     RayRequestError,
     RayUnavailableError,
 )
@@ -88,7 +89,7 @@ class JobWatch:
         try:
             job = await self._until_ended()
             if job is not None:
-                await self._follower.finish()
+                await self._follower.finish(job.driver_node_id)
         finally:
             await self._follower.cancel()
         if job is None:
@@ -154,10 +155,9 @@ class JobWatch:
     async def _look(self) -> JobInfo:
         try:
             return await self._client.job(self._submission_id)
-        except RayRequestError as error:
-            if error.details.get("status") != 404:
-                raise
-            # Not Ray's own "does not exist": a proxy has lost the dashboard, which is an outage like any.
+        except (RayAuthError, RayRequestError) as error:
+            # The job was there: a proxy has lost the dashboard, or a token is being changed. To fail now
+            # would leave a running job behind, so it counts as an outage.
             raise RayUnavailableError(str(error)) from error
 
     async def _keep_deadline(self, running_since: float | None, now: float) -> None:

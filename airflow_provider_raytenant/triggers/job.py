@@ -87,7 +87,7 @@ class RayTenantJobTrigger(BaseTrigger):
         inline = self.task_instance is None
         needs_worker = self.resume_on_worker or (self.retries_left and not outcome.retryable)
         if not inline and not self.resume_on_worker:
-            await self._push(outcome)
+            needs_worker = not await self._pushed(outcome) or needs_worker
         if inline or needs_worker:
             if not inline:
                 await asyncio.sleep(max(0.0, RESUME_NOT_BEFORE - (time.monotonic() - started)))
@@ -137,11 +137,17 @@ class RayTenantJobTrigger(BaseTrigger):
     def _say(self, text: str) -> None:
         self.log.info("%s", text)
 
-    async def _push(self, outcome: Outcome) -> None:
-        if outcome.error is not None:
-            await self._set_xcom(FAILURE_KEY, outcome.failure())
-        elif outcome.result is not None and self.push_result:
-            await self._set_xcom(BaseXCom.XCOM_RETURN_KEY, outcome.result)
+    async def _pushed(self, outcome: Outcome) -> bool:
+        """Whether the XComs are set; if not, the worker that gets the event sets them."""
+        try:
+            if outcome.error is not None:
+                await self._set_xcom(FAILURE_KEY, outcome.failure())
+            elif outcome.result is not None and self.push_result:
+                await self._set_xcom(BaseXCom.XCOM_RETURN_KEY, outcome.result)
+        except Exception:
+            self.log.warning("The task's XComs cannot be set from here; a worker will do it.", exc_info=True)
+            return False
+        return True
 
     async def _set_xcom(self, key: str, value: Any) -> None:
         """Set an XCom before the end event: one that travels inside the event arrives encoded twice."""

@@ -38,8 +38,25 @@ def test_a_job_that_succeeded_has_the_runners_result_and_no_error(result: Any) -
     assert outcome.failure() is None
 
 
-def test_success_without_an_end_record_has_no_result() -> None:
-    assert outcome_of(_job("SUCCEEDED"), None) == Outcome("acme-1")
+def test_success_without_an_end_record_may_have_lost_its_result_and_is_worth_a_retry() -> None:
+    outcome = outcome_of(_job("SUCCEEDED"), None)
+    assert isinstance(outcome.error, exceptions.ResultLostError)
+    assert outcome.retryable
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ERROR: No matching distribution found for polars==99",
+        "ERROR: ResolutionImpossible: for help visit",
+        "error: Invalid requirement: '=='",
+    ],
+)
+def test_requirements_that_nobody_can_meet_are_not_worth_a_retry(said: str) -> None:
+    outcome = outcome_of(_job(error_type="RUNTIME_ENV_SETUP_FAILURE", message=said), None)
+    assert isinstance(outcome.error, RuntimeEnvError)
+    assert not outcome.retryable
+    assert said in str(outcome.error)
 
 
 def test_rays_status_stands_above_what_a_record_says() -> None:
@@ -52,7 +69,12 @@ def test_rays_status_stands_above_what_a_record_says() -> None:
 @pytest.mark.parametrize(
     ("error_type", "kind", "retryable", "text"),
     [
-        ("RUNTIME_ENV_SETUP_FAILURE", RuntimeEnvError, False, "Ray could not set up the runtime environment"),
+        (
+            "RUNTIME_ENV_SETUP_FAILURE",
+            exceptions.JobSetupError,
+            True,
+            "Ray could not set up the runtime environment",
+        ),
         (
             "JOB_SUPERVISOR_ACTOR_START_FAILURE",
             RuntimeEnvError,

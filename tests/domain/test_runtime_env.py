@@ -164,6 +164,7 @@ def test_every_key_that_ray_knows_is_let_through() -> None:
         "pip": ["a"],
         "uv": [],
         "conda": None,
+        "excludes": ["*.csv"],
     }
     env = {key: values.get(key, "x") for key in KNOWN_KEYS}
     assert checked(env) == env

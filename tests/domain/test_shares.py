@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_provider_raytenant.domain.shares import Share, split
+from airflow_provider_raytenant.domain.shares import Share, make_room, split
 from tests.domain.helpers import seeded
 
 Shares = dict[str, Share]
@@ -130,3 +130,39 @@ def test_a_million_slots_and_a_thousand_tenants_are_split_in_no_time(
     sizes = split(capacity, shares)
     assert time.monotonic() - began < 2
     assert sum(sizes.values()) == capacity
+
+
+@pytest.mark.parametrize(
+    ("sizes", "occupied", "capacity", "expected"),
+    [
+        # Nobody holds anything: everyone gets what is due.
+        ({"a": 6, "b": 6}, {}, 12, {"a": 6, "b": 6}),
+        # a drains from 12 to 6: until it has, b gets nothing.
+        ({"a": 6, "b": 6}, {"a": 12}, 12, {"a": 6, "b": 0}),
+        ({"a": 6, "b": 6}, {"a": 9}, 12, {"a": 6, "b": 3}),
+        # Who has most room gives way first.
+        ({"a": 4, "b": 6, "c": 2}, {"a": 8}, 12, {"a": 4, "b": 2, "c": 2}),
+        # More is held than there is: nobody grows.
+        ({"a": 4, "b": 4}, {"a": 9, "b": 3}, 8, {"a": 4, "b": 3}),
+    ],
+)
+def test_a_pool_grows_only_as_far_as_others_have_drained(
+    sizes: dict[str, int], occupied: dict[str, int], capacity: int, expected: dict[str, int]
+) -> None:
+    assert make_room(sizes, occupied, capacity) == expected
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1),
+    st.integers(0, 100),
+)
+def test_what_is_held_and_what_may_be_held_stays_within_the_capacity(
+    members: dict[str, tuple[int, int]], capacity: int
+) -> None:
+    occupied = {name: held for name, (_, held) in members.items()}
+    sizes = split(capacity, {name: Share(limit=size) for name, (size, _) in members.items()})
+    room = make_room(sizes, occupied, capacity)
+    total = sum(max(room[name], occupied[name]) for name in room)
+    assert total <= max(capacity, sum(occupied.values()))
+    assert all(room[name] <= sizes[name] for name in room)
+    assert all(room[name] == sizes[name] for name in room if sizes[name] <= occupied[name])

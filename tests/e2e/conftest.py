@@ -73,6 +73,7 @@ TOGETHER = (
     "times_out",
     "outlets",
     "on_worker",
+    "maps_over",
     "foreign",
     "mapped",
 )

@@ -91,6 +91,24 @@ def test_mark_failed_and_clear_stop_the_job(stack: Stack) -> None:
     assert finish(stack, "sleeps", run_id) == "failed"
 
 
+def test_marking_a_task_failed_that_waits_on_its_worker_stops_the_job(stack: Stack) -> None:
+    run_id = start(stack, "waits")
+
+    def status() -> list[str]:
+        return [job["status"] for job in jobs(stack, run_id, "waits")]
+
+    until(lambda: status() == ["RUNNING"], "the job", 90)
+    stack.api.mark_failed("waits", run_id, "sleeper")
+    took = until(lambda: status() == ["STOPPED"], "the stop of the failed task's job", 60)
+    print(f"mark failed stopped the job of a waiting worker after {took:.1f} s")
+
+
+def test_tasks_can_be_mapped_over_the_result_of_a_job(stack: Stack, started: dict[str, str]) -> None:
+    run_id, state = ended(stack, started, "maps_over")
+    assert state == "success"
+    assert [stack.api.xcom("maps_over", run_id, "double", map_index=n) for n in range(3)] == [2, 4, 6]
+
+
 def test_a_task_with_outlets_ends_on_a_worker_and_its_asset_event_is_there(
     stack: Stack, started: dict[str, str]
 ) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk._shared.secrets_masker import _secrets_masker
 
 from airflow_provider_raytenant.exceptions import PolicyError, RequestError, TerminalError
@@ -42,9 +46,10 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def made(tmp_path: Path | None = None, task: FakeTask | None = None, **kwargs: Any) -> Prepared:
-    operator = RayTenantJobOperator(**{"task_id": "t", "tenant": "acme", "entrypoint": "true", **kwargs})
+    with DAG("d", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        operator = RayTenantJobOperator(**{"task_id": "t", "tenant": "acme", "entrypoint": "true", **kwargs})
     if tmp_path is not None:
-        operator.get_dag = lambda: type("Dag", (), {"fileloc": str(tmp_path / "dag.py")})()  # type: ignore
+        dag.fileloc = str(tmp_path / "dag.py")
     return prepare(operator, {"ti": task or FakeTask()})  # type: ignore[typeddict-item]
 
 
@@ -109,6 +114,13 @@ def test_modules_and_the_runner_are_packages_too(tmp_path: Path, no_cluster: lis
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
+        ({"working_dir": "/etc"}, PolicyError, ["working_dir: found '/etc'", "folders below"]),
+        ({"working_dir": "../elsewhere"}, PolicyError, ["'../elsewhere'"]),
+        ({"py_modules": ["/etc"]}, PolicyError, ["py_modules[0]: found '/etc'"]),
+        ({"runtime_env": {"java_jars": ["s3://lake/tenants/globex/x.jar"]}}, RequestError, ["java_jars"]),
+        ({"runtime_env": {"excludes": "*.csv"}}, RequestError, ["excludes: found '*.csv'"]),
+        ({"runtime_env": "x"}, RequestError, ["runtime_env: found 'x'"]),
+        ({"pip": ["--index-url=https://u:hunter2@h/simple"]}, PolicyError, ["a URL with a password"]),
         ({"working_dir": "nowhere"}, RequestError, ["working_dir: found no folder"]),
         ({"py_modules": ["nowhere"]}, RequestError, ["py_modules[0]: found no folder"]),
         ({"py_modules": "kit"}, RequestError, ["py_modules: found 'kit'"]),
@@ -154,6 +166,56 @@ def test_a_value_that_airflow_knows_as_a_secret_is_refused_and_not_shown(no_clus
     assert "runtime_env.env_vars.DB" in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert no_cluster == []
+
+
+def test_a_refused_url_does_not_show_its_password(no_cluster: list[Any]) -> None:
+    with pytest.raises(PolicyError) as caught:
+        made(env_vars={"DSN": "postgres://u:hunter2@db/x"})
+    assert "runtime_env.env_vars.DSN" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_clusters_own_token_is_refused_in_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = '{"conn_type": "ray", "host": "http://head:8265", "password": "token-of-cluster-7"}'
+    monkeypatch.setenv("AIRFLOW_CONN_RAY_SHARED", connection)
+    with pytest.raises(PolicyError, match=r"runtime_env\.env_vars\.T"):
+        made(env_vars={"T": "token-of-cluster-7"})
+
+
+def test_execution_timeout_is_a_deadline_of_the_job_since_airflow_does_not_keep_it_while_deferred() -> None:
+    prepared = made(execution_timeout=timedelta(minutes=1), job_timeout=90)
+    assert prepared.settings.job_timeout == 60
+    assert "--job-timeout 60" in prepared.request["entrypoint"]
+    assert made(execution_timeout=timedelta(minutes=2), job_timeout=90).settings.job_timeout == 90
+
+
+def test_a_result_that_tasks_are_mapped_over_comes_from_a_worker() -> None:
+    with DAG("d", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
+        parts = RayTenantJobOperator(task_id="parts", tenant="acme", entrypoint="true")
+        alone = RayTenantJobOperator(task_id="alone", tenant="acme", entrypoint="true")
+        RayTenantJobOperator.partial(task_id="work", tenant="acme").expand(entrypoint=parts.output)
+    assert prepare(parts, {"ti": FakeTask()}).resume_on_worker is True  # type: ignore[typeddict-item]
+    assert prepare(alone, {"ti": FakeTask()}).resume_on_worker is False  # type: ignore[typeddict-item]
+
+
+def test_a_stop_from_a_signal_handler_works_while_the_job_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopped: list[str] = []
+
+    async def stop(client: Any, submission_id: str) -> bool:
+        stopped.append(submission_id)
+        return True
+
+    monkeypatch.setattr(module, "stop_job", stop)
+    prepared = made()
+
+    async def waiting() -> None:
+        # As Airflow does it: `on_kill` is called in the thread whose event loop waits for the job.
+        module.stop_here(prepared, logging.getLogger(__name__))
+
+    asyncio.run(waiting())
+    assert stopped == [prepared.submission_id]
 
 
 def test_the_same_try_has_the_same_id_and_another_try_another() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, TaskGroup
 
 from airflow_provider_raytenant.exceptions import PolicyError, RequestError, TenantFileError
 from airflow_provider_raytenant.operators.job import RayTenantJobOperator, Workers
@@ -109,6 +109,21 @@ def test_default_args_may_name_the_tenant_and_the_size() -> None:
         mapped = RayTenantJobOperator.partial(task_id="m").expand(entrypoint=["a", "b"])
     assert (task.pool, task.pool_slots) == ("ray.globex", 3)
     assert (mapped.pool, mapped.pool_slots) == ("ray.globex", 3)
+
+
+def test_a_task_groups_default_args_count_for_mapped_tasks_too() -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    with (
+        DAG("d", schedule=None, start_date=start),
+        TaskGroup("g", default_args={"tenant": "globex", "num_cpus": 8}),
+    ):
+        mapped = RayTenantJobOperator.partial(task_id="m").expand(entrypoint=["a", "b"])
+    assert (mapped.pool, mapped.pool_slots) == ("ray.globex", 8)
+
+
+def test_expand_kwargs_cannot_override_what_partial_said() -> None:
+    with pytest.raises(RequestError, match="strict: found False"):
+        partial(entrypoint="true").expand_kwargs([{"memory": "1GiB"}], strict=False)
 
 
 def partial(**kwargs: Any) -> Any:

@@ -12,13 +12,14 @@ from airflow_provider_raytenant.exceptions import (
     JobFailedError,
     JobLostError,
     JobResultError,
+    JobSetupError,
     JobStartTimeoutError,
     JobStoppedError,
     JobTimeoutError,
     PackageLostError,
     RayAuthError,
     RayRequestError,
-    RuntimeEnvError,
+    ResultLostError,
 )
 from airflow_provider_raytenant.ray_api import watch as watch_module
 from airflow_provider_raytenant.ray_api.client import RayClient
@@ -66,11 +67,11 @@ async def test_success_with_output_and_result(fake: FakeRay, client: RayClient, 
     assert job.request == REQUEST
 
 
-async def test_success_without_a_record_has_no_result(fake: FakeRay, client: RayClient) -> None:
+async def test_success_without_a_record_may_have_lost_its_result(fake: FakeRay, client: RayClient) -> None:
     fake.add_job("j").end()
     outcome = await Watched(client).outcome()
 
-    assert (outcome.error, outcome.result) == (None, None)
+    assert isinstance(outcome.error, ResultLostError)
 
 
 ENDS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, type[Exception], str]] = {
@@ -102,7 +103,7 @@ ENDS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, type[Exception], st
             "message": "no pip",
         },
         None,
-        RuntimeEnvError,
+        JobSetupError,
         "no pip",
     ),
     "no room": (
@@ -233,6 +234,7 @@ async def test_a_lost_package_of_a_job_that_is_there(fake: FakeRay, client: RayC
     job = fake.add_job("j")
     watched = Watched(client, request={**REQUEST, "runtime_env": {"working_dir": OURS}})
     await until(lambda: watched.noted("found, following it"), "the note")
+    job.write_record()
     job.end()
 
     assert (await watched.outcome()).error is None

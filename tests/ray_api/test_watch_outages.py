@@ -89,6 +89,7 @@ async def test_each_outage_has_the_whole_budget(
         clock.now += 50
         fake.outage(None)
         await until(lambda n=count: watched.notes.count("Ray answers again.") == n, "the end of the outage")
+    job.write_record()
     job.end()
 
     assert (await watched.outcome()).error is None
@@ -100,6 +101,7 @@ async def test_an_outage_at_the_submit(fake: FakeRay, client: RayClient, until: 
     await until(lambda: watched.noted("Trying for 600 s"), "the note of the outage")
     fake.outage(None)
     await until(lambda: "j" in fake.jobs, "the submit")
+    fake.jobs["j"].write_record()
     fake.jobs["j"].end()
 
     assert (await watched.outcome()).error is None
@@ -113,6 +115,7 @@ async def test_a_submit_that_took_effect_before_the_outage(
     fake.fail("GET", "/api/jobs/j", *[faults.drop] * 8)
     watched = Watched(client)
     await until(lambda: watched.noted("found, following it"), "the note")
+    fake.jobs["j"].write_record()
     fake.jobs["j"].end()
 
     assert (await watched.outcome()).error is None

@@ -149,6 +149,19 @@ async def test_without_a_task_instance_as_in_dag_test_the_outcome_is_handed_on(b
     assert isinstance(Outcome.from_json(event.payload).error, JobFailedError)
 
 
+async def test_xcoms_that_cannot_be_set_are_left_to_a_worker(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*arguments: Any, **where: Any) -> None:
+        raise ConnectionError("the API server is away")
+
+    monkeypatch.setattr(module.XCom, "aset", broken)
+    bench.outcome = Outcome("id", result=7)
+    event = await bench.event(trigger())
+    assert type(event) is TriggerEvent
+    assert Outcome.from_json(event.payload).result == 7
+
+
 @pytest.mark.parametrize("error", [RayUnavailableError("gone"), ZeroDivisionError("a bug")])
 async def test_nothing_escapes_the_trigger(bench: Bench, error: Exception) -> None:
     bench.outcome = error

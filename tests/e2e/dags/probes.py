@@ -87,6 +87,21 @@ with DAG("outlets", schedule=None, start_date=START):
         **QUICK,
     )
 
+with DAG("maps_over", schedule=None, start_date=START):
+    parts = RayTenantJobOperator(
+        task_id="parts", tenant="globex", entrypoint='echo "[1, 2, 3]" > $RAYTENANT_RESULT_PATH', **QUICK
+    )
+
+    @task
+    def double(part: int) -> int:
+        """One mapped task for each part that the job named."""
+        return 2 * part
+
+    double.expand(part=parts.output)
+
+with DAG("waits", schedule=None, start_date=START):
+    RayTenantJobOperator(task_id="sleeper", tenant="globex", entrypoint=SLEEPER, deferrable=False, **QUICK)
+
 with DAG("on_worker", schedule=None, start_date=START):
     RayTenantJobOperator(
         task_id="wait",
