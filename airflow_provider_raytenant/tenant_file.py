@@ -135,7 +135,7 @@ def _cached_view(file: str, name: str, *_stat_key: int) -> TenantView:
         except ValueError as error:
             problems.append(_problem(path, str(error), value))
     concerned = ("deployment", "defaults", f"tenants.{name}", *(f"clusters.{c}" for c in clusters))
-    problems += [d for d in text.duplicates if _below(d.key_path, concerned)]
+    problems += [d for d in text.duplicates if _below(d.key_path, concerned) or d.key_path in _TOP_LEVEL]
     if problems or tenant is None:
         raise TenantFileError(file, sorted(set(problems)))
     return TenantView(cast("str", deployment), tenant, clusters[tenant.cluster])

@@ -109,7 +109,6 @@ def _run(stack: Stack, say: Progress, keep: bool) -> int:
     for dag_id in (ACME, GLOBEX):
         api.wait_dag(dag_id)
     with UsageSampler(stack.ray, interval=1.0) as usage:
-        # A DAG's own schedule would add today's run; the demo starts its runs itself.
         runs = [(GLOBEX, _trigger(stack, GLOBEX, None))]
         runs += [(ACME, _trigger(stack, ACME, datetime(2013, 1, day, tzinfo=UTC))) for day in LIVE_DAYS]
         say(f"Runs: {GLOBEX} once, {ACME} for {len(LIVE_DAYS)} days.")
