@@ -6,22 +6,16 @@ Apart from the operator's module, so that importing an operator in a DAG does no
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk._shared.secrets_masker import redact
 
-from airflow_provider_raytenant.domain import runtime_env as envs
 from airflow_provider_raytenant.domain.capacity import misfit
 from airflow_provider_raytenant.domain.job_spec import (
     Placement,
     TryIdentity,
-    checked_archive,
     checked_entrypoint,
     checked_metadata,
     job_request,
@@ -29,15 +23,15 @@ from airflow_provider_raytenant.domain.job_spec import (
 )
 from airflow_provider_raytenant.domain.outcome import Outcome
 from airflow_provider_raytenant.domain.status import LIVE
-from airflow_provider_raytenant.exceptions import DoesNotFitError, PolicyError, RequestError, RetryableError
+from airflow_provider_raytenant.exceptions import DoesNotFitError, RequestError, RetryableError
 from airflow_provider_raytenant.hooks.ray import RayHook
+from airflow_provider_raytenant.operators.environment import job_environment
+from airflow_provider_raytenant.operators.secrets import refuse_secrets
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.packages import (
     Package,
     ensure_uploaded,
-    folder_package,
-    runner_package,
 )
 from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings, stop_job
 from airflow_provider_raytenant.tenant_file import TenantView
@@ -54,8 +48,6 @@ LARGEST_RESULT_BYTES = 4 * 1024**2
 OLDER_TRY_PATIENCE = 300.0
 """Seconds to see a job of an older try end. Ray only takes note of a stop while a job's environment is being
 built or its resources are awaited, so this may take much longer than for a running job."""
-
-_CREDENTIALS_IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 
 
 @dataclass(frozen=True)
@@ -99,7 +91,7 @@ def prepare(operator: RayTenantJobOperator, context: Context) -> Prepared:
     view, placement = operator.sizing.view, operator.sizing.placement
     identity = _identity(view, context)
     job_timeout = _job_timeout(operator)
-    env, packages = _runtime_env(operator, view, _roots(operator, context))
+    env, packages = job_environment(operator, view, context)
     entrypoint = runner_entrypoint(
         checked_entrypoint(operator.entrypoint),
         private_cwd="working_dir" not in env,
@@ -118,7 +110,7 @@ def prepare(operator: RayTenantJobOperator, context: Context) -> Prepared:
     hook = RayHook(view.cluster.ray_conn_id)
     # Reading the connection makes its token known to the masker, which is asked next.
     endpoint = hook.endpoint()
-    _refuse_secrets(request)
+    refuse_secrets(request)
     asyncio.run(_make_ready(endpoint, operator, view, placement, identity, packages))
     ti: Any = context["ti"]
     return Prepared(
@@ -213,88 +205,6 @@ def _identity(view: TenantView, context: Context) -> TryIdentity:
     )
 
 
-def _runtime_env(
-    operator: RayTenantJobOperator, view: TenantView, roots: list[Path]
-) -> tuple[dict[str, Any], list[Package]]:
-    """The merged environment with every folder replaced by its package, and these packages."""
-    try:
-        env = envs.merge(view.tenant.runtime_env, _task_env(operator))
-    except ValueError as error:
-        raise RequestError(str(error)) from None
-    tenant = view.tenant
-    excludes = env.pop("excludes", ())
-    packages = [runner_package(tenant.name)]
-    if "working_dir" in env:
-        location = env["working_dir"]
-        if _is_url(location):
-            env["working_dir"] = checked_archive("working_dir", location, tenant)
-        else:
-            path = _local_folder("working_dir", location, roots)
-            folder = _named("working_dir", path, tenant.name, "", excludes)
-            packages.append(folder)
-            env["working_dir"] = folder.uri
-    modules = []
-    for index, location in enumerate(env.get("py_modules", [])):
-        argument = f"py_modules[{index}]"
-        if _is_url(location):
-            modules.append(checked_archive(argument, location, tenant))
-        else:
-            path = _local_folder(argument, location, roots)
-            package = _named(argument, path, tenant.name, path.name, excludes)
-            packages.append(package)
-            modules.append(package.uri)
-    # Ray puts later modules before earlier ones on the path: the runner comes last to be found first.
-    env["py_modules"] = [*modules, packages[0].uri]
-    return env, packages
-
-
-def _task_env(operator: RayTenantJobOperator) -> dict[str, Any]:
-    """The task's arguments as one runtime environment; each key may be given one way only."""
-    if not isinstance(operator.runtime_env, Mapping | None):
-        raise RequestError(f"runtime_env: found {operator.runtime_env!r}; allowed: a dict of Ray's keys")
-    env = dict(operator.runtime_env or {})
-    for key in ("working_dir", "py_modules", "pip", "env_vars"):
-        value = getattr(operator, key)
-        if value is None:
-            continue
-        if key in env:
-            raise RequestError(f"{key}: found both as an argument and in runtime_env; allowed: one of them")
-        env[key] = value
-    return env
-
-
-def _named(argument: str, folder: Path, owner: str, below: str, excludes: Any) -> Package:
-    try:
-        return folder_package(folder, owner=owner, below=below, excludes=excludes)
-    except RequestError as error:
-        raise RequestError(f"{argument}: {error}") from None
-
-
-def _is_url(location: str) -> bool:
-    return "://" in location
-
-
-def _roots(operator: RayTenantJobOperator, context: Context) -> list[Path]:
-    """The folders that a job's code may come from: the DAG file's, and its bundle's."""
-    fileloc = getattr(operator.get_dag(), "fileloc", None)
-    roots = [Path(fileloc).parent if fileloc else Path.cwd()]
-    bundle = getattr(getattr(context["ti"], "bundle_instance", None), "path", None)
-    if bundle is not None:
-        roots.append(Path(bundle))
-    return [root.resolve() for root in roots]
-
-
-def _local_folder(argument: str, location: str, roots: list[Path]) -> Path:
-    """A folder beside the DAG file; nowhere else on the worker, whatever a template says."""
-    path = (roots[0] / location).resolve()
-    if not any(path.is_relative_to(root) for root in roots):
-        raise PolicyError(
-            f"{argument}: found {location!r}, which is {path}; allowed: folders below {roots[-1]}",
-            rule="folders",
-        )
-    return path
-
-
 def _job_timeout(operator: RayTenantJobOperator) -> float | None:
     """The job's deadline in seconds. Airflow does not keep ``execution_timeout`` while a task is deferred."""
     limits = [operator.job_timeout]
@@ -328,39 +238,3 @@ def _needs_worker(operator: RayTenantJobOperator) -> bool:
         # The number of mapped tasks downstream is written by a worker, beside the result.
         or (operator.get_dag() is not None and next(iter(operator.iter_mapped_dependants()), None))
     )
-
-
-def _refuse_secrets(request: Mapping[str, Any]) -> None:
-    """Ray shows the request to everyone on the cluster and Airflow stores it in plain text.
-
-    What Airflow's secrets masker knows as a secret (a connection's password, a sensitive variable that
-    a template read) must not be in it.
-    """
-    shown = {key: value for key, value in request.items() if key != "submission_id"}
-    for path, text in _texts(shown, ""):
-        if path.startswith("runtime_env.") and _CREDENTIALS_IN_URL.search(text):
-            raise PolicyError(
-                f"{path}: found a URL with a password in it; allowed: values that everyone on the cluster "
-                "may see (Ray shows them)",
-                rule="secrets",
-            )
-        if redact(text) != text:
-            raise PolicyError(
-                f"{path}: found a value that Airflow knows as a secret; allowed: values that everyone "
-                "on the cluster may see (Ray shows them)",
-                rule="secrets",
-            )
-
-
-def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _texts(inner, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, (list, tuple)):
-        for index, inner in enumerate(value):
-            yield from _texts(inner, f"{path}[{index}]")
-
-
-__all__ = ["Prepared", "prepare", "run_here", "stop_here"]

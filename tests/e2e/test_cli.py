@@ -8,6 +8,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
+from stack.deployment import cluster_ray
 from stack.stack import Stack
 from tests.e2e.conftest import CAPACITY
 
@@ -98,3 +101,28 @@ def test_the_connection_test_speaks_of_version_authentication_nodes_cpu_and_memo
 
 def test_no_dag_has_an_import_error(stack: Stack) -> None:
     assert stack.api.import_errors() == []
+
+
+@pytest.mark.timeout(300)
+def test_local_up_writes_a_connection_and_a_tenant_file_that_work(stack: Stack, tmp_path: Path) -> None:
+    def local(verb: str, *options: str) -> subprocess.CompletedProcess[str]:
+        place = ("--directory", str(tmp_path / "local"))
+        return stack.airflow.cli("raytenant", "local", verb, *place, *options, check=False)
+
+    sizes = ("--cpus", "2", "--memory", "1GiB", "--ray", str(cluster_ray()), "--token", "of-the-laptop")
+    try:
+        up = local("up", *sizes)
+        assert up.returncode == 0, up.stderr
+        assert "Connection:  ray_local" in up.stdout
+        file = str(tmp_path / "local" / "raytenant.yaml")
+        answer = stack.airflow.cli(
+            "raytenant", "pools", "sync", "--file", file, "--dry-run", "--output", "json", check=False
+        )
+        assert {row["pool"]: row["wanted"] for row in json.loads(answer.stdout)} == {
+            "ray.acme": 1,
+            "ray.globex": 1,
+        }
+        assert "answers, 1 node" in local("status").stdout
+    finally:
+        down = local("down")
+    assert "Stopped." in down.stdout

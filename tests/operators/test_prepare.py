@@ -17,6 +17,7 @@ from airflow_provider_raytenant.exceptions import PolicyError, RequestError, Ter
 from airflow_provider_raytenant.operators import prepare as module
 from airflow_provider_raytenant.operators.job import RayTenantJobOperator, Workers
 from airflow_provider_raytenant.operators.prepare import Prepared, prepare
+from airflow_provider_raytenant.ray_api.packages import runner_package
 
 
 @dataclass
@@ -106,9 +107,9 @@ def test_modules_and_the_runner_are_packages_too(tmp_path: Path, no_cluster: lis
     archive = "s3://lake/tenants/acme/lib/x.whl"
     request = made(tmp_path, py_modules=["kit", archive]).request
     modules = request["runtime_env"]["py_modules"]
-    assert modules[1] == archive
-    assert len(modules) == 3
-    assert {modules[0], modules[2]} == {package.uri for package in no_cluster[0][-1]}
+    runner = runner_package("acme").uri
+    assert (modules[0], modules[2]) == (runner, archive)
+    assert set(modules[:2]) == {package.uri for package in no_cluster[0][-1]}
 
 
 @pytest.mark.parametrize(

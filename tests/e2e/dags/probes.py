@@ -18,8 +18,9 @@ def whoami(tenant: str, version: str) -> None:
     RayTenantJobOperator(
         task_id="whoami",
         tenant=tenant,
-        entrypoint=["python", "whoami.py"],
+        entrypoint=["python", "-m", "probe_kit.whoami"],
         working_dir=f"{tenant}_code",
+        py_modules=["probe_kit"],
         pip=[f"humanize=={version}"],
         env_vars={f"PROBE_{tenant.upper()}": "{{ ds_nodash if ds_nodash is defined else 'none' }}"},
         metadata={"owner": tenant},

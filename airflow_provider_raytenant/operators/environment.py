@@ -1,0 +1,103 @@
+"""The job's runtime environment from the task's arguments and the tenant's: folders become packages.
+
+What a template may name is walled in here: archives lie below the tenant's prefix, folders below the DAG's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_raytenant.domain import runtime_env as envs
+from airflow_provider_raytenant.domain.job_spec import checked_archive
+from airflow_provider_raytenant.exceptions import PolicyError, RequestError
+from airflow_provider_raytenant.ray_api.packages import Package, folder_package, runner_package
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_raytenant.operators.job import RayTenantJobOperator
+    from airflow_provider_raytenant.tenant_file import TenantView
+
+
+def job_environment(
+    operator: RayTenantJobOperator, view: TenantView, context: Context
+) -> tuple[dict[str, Any], list[Package]]:
+    """The merged environment with every folder replaced by its package, and these packages."""
+    try:
+        env = envs.merge(view.tenant.runtime_env, _task_env(operator))
+    except ValueError as error:
+        raise RequestError(str(error)) from None
+    tenant, roots = view.tenant, _roots(operator, context)
+    excludes = env.pop("excludes", ())
+    packages = [runner_package(tenant.name)]
+    if "working_dir" in env:
+        location = env["working_dir"]
+        if _is_url(location):
+            env["working_dir"] = checked_archive("working_dir", location, tenant)
+        else:
+            path = _local_folder("working_dir", location, roots)
+            folder = _named("working_dir", path, tenant.name, "", excludes)
+            packages.append(folder)
+            env["working_dir"] = folder.uri
+    modules = []
+    for index, location in enumerate(env.get("py_modules", [])):
+        argument = f"py_modules[{index}]"
+        if _is_url(location):
+            modules.append(checked_archive(argument, location, tenant))
+        else:
+            path = _local_folder(argument, location, roots)
+            package = _named(argument, path, tenant.name, path.name, excludes)
+            packages.append(package)
+            modules.append(package.uri)
+    # Ray keeps their order on Python's path: no module of the job's can stand in for the runner.
+    env["py_modules"] = [packages[0].uri, *modules]
+    return env, packages
+
+
+def _task_env(operator: RayTenantJobOperator) -> dict[str, Any]:
+    """The task's arguments as one runtime environment; each key may be given one way only."""
+    if not isinstance(operator.runtime_env, Mapping | None):
+        raise RequestError(f"runtime_env: found {operator.runtime_env!r}; allowed: a dict of Ray's keys")
+    env = dict(operator.runtime_env or {})
+    for key in ("working_dir", "py_modules", "pip", "env_vars"):
+        value = getattr(operator, key)
+        if value is None:
+            continue
+        if key in env:
+            raise RequestError(f"{key}: found both as an argument and in runtime_env; allowed: one of them")
+        env[key] = value
+    return env
+
+
+def _named(argument: str, folder: Path, owner: str, below: str, excludes: Any) -> Package:
+    try:
+        return folder_package(folder, owner=owner, below=below, excludes=excludes)
+    except RequestError as error:
+        raise RequestError(f"{argument}: {error}") from None
+
+
+def _is_url(location: str) -> bool:
+    return "://" in location
+
+
+def _roots(operator: RayTenantJobOperator, context: Context) -> list[Path]:
+    """The folders that a job's code may come from: the DAG file's, and its bundle's."""
+    fileloc = getattr(operator.get_dag(), "fileloc", None)
+    roots = [Path(fileloc).parent if fileloc else Path.cwd()]
+    bundle = getattr(getattr(context["ti"], "bundle_instance", None), "path", None)
+    if bundle is not None:
+        roots.append(Path(bundle))
+    return [root.resolve() for root in roots]
+
+
+def _local_folder(argument: str, location: str, roots: list[Path]) -> Path:
+    """A folder beside the DAG file; nowhere else on the worker, whatever a template says."""
+    path = (roots[0] / location).resolve()
+    if not any(path.is_relative_to(root) for root in roots):
+        raise PolicyError(
+            f"{argument}: found {location!r}, which is {path}; allowed: folders below {roots[-1]}",
+            rule="folders",
+        )
+    return path
