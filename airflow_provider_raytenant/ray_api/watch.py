@@ -201,11 +201,16 @@ class JobWatch:
                 return answer
 
 
-async def stop_job(client: RayClient, submission_id: str, *, patience: float = 25.0) -> bool:
+async def stop_job(
+    client: RayClient, submission_id: str, *, patience: float = 25.0, settle: float = 0.0
+) -> bool:
     """Stop a job and see it end; ``True`` once it has ended, or if Ray does not know it.
 
-    :param patience: seconds to go on for. 25 stay below Airflow's ``[triggerer] on_kill_timeout`` of 30.
+    :param patience: seconds to go on for.
+    :param settle: seconds for which a job that Ray does not know is looked for again: its submit may be
+        under way.
     """
+    begun = time.monotonic()
     # Around the requests too: a dashboard that hangs takes longer for one than the patience.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(patience):
@@ -216,7 +221,8 @@ async def stop_job(client: RayClient, submission_id: str, *, patience: float = 2
                         return True
                     await client.stop(submission_id)
                 except JobNotFoundError:
-                    return True
+                    if time.monotonic() - begun >= settle:
+                        return True
                 except RayUnavailableError:
                     pass
                 await asyncio.sleep(_STOP_INTERVAL)

@@ -24,6 +24,14 @@ linger for 5 s; a task that is queued again meanwhile is failed by the scheduler
 (apache/airflow 67287, 72716; measured on 3.3.2)."""
 
 
+SUBMIT_SETTLES: Final = 5.0
+"""Seconds in which a submit that was cut off may still arrive at Ray: so long a job that Ray does not know
+is looked for again before it counts as never submitted."""
+
+_STOPS: Final[set[asyncio.Task[None]]] = set()
+"""Stops under way; without this reference the event loop might forget them."""
+
+
 class RayTenantJobTrigger(BaseTrigger):
     """Submits the request that ``execute`` prepared, by its computed id, and follows the job.
 
@@ -101,7 +109,16 @@ class RayTenantJobTrigger(BaseTrigger):
     async def on_kill(self) -> None:
         """The user cleared the task or marked it: stop the job, and see it end.
 
-        Airflow also calls this when it gives the trigger to another triggerer; the task is still
+        Airflow gives this 30 s, but cancels it again with each of its syncs, which come every second or two
+        (measured on 3.3.2). So the stop is a task of its own, which goes on when this is cancelled.
+        """
+        stop = asyncio.create_task(self._stop_unless_deferred(), name=f"stop of {self.submission_id}")
+        _STOPS.add(stop)
+        stop.add_done_callback(_STOPS.discard)
+        await asyncio.shield(stop)
+
+    async def _stop_unless_deferred(self) -> None:
+        """Airflow also calls a trigger killed when it gives it to another triggerer; the task is still
         deferred then, and its job belongs to the other one.
         """
         try:
@@ -115,8 +132,12 @@ class RayTenantJobTrigger(BaseTrigger):
                 "The task is still deferred: leaving job %s to its other trigger.", self.submission_id
             )
             return
-        async with RayClient(await RayHook(self.ray_conn_id).aendpoint()) as client:
-            ended = await stop_job(client, self.submission_id)
+        try:
+            async with RayClient(await RayHook(self.ray_conn_id).aendpoint()) as client:
+                ended = await stop_job(client, self.submission_id, patience=60.0, settle=SUBMIT_SETTLES)
+        except RayTenantError as error:
+            self.log.warning("Job %s could not be stopped: %s", self.submission_id, error)
+            return
         told = "has ended" if ended else "was told to stop, but still lives"
         self.log.info("The task is %s: job %s %s.", state or "gone", self.submission_id, told)
 

@@ -128,3 +128,18 @@ async def test_being_cancelled_ends_it(fake: FakeRay, client: RayClient, until: 
 
     with pytest.raises(asyncio.CancelledError):
         await stopping
+
+
+async def test_a_submit_that_arrives_late_is_stopped_all_the_same(fake: FakeRay, client: RayClient) -> None:
+    stopping = asyncio.create_task(stop_job(client, "late", patience=20, settle=10))
+    await asyncio.wait_for(_seen(fake, 2), 10)
+    job = fake.add_job("late")
+    job.run()
+
+    assert await stopping
+    assert fake.jobs["late"].status == "STOPPED"
+
+
+async def _seen(fake: FakeRay, count: int) -> None:
+    while len(fake.calls("GET")) < count:
+        await asyncio.sleep(0.01)

@@ -175,7 +175,7 @@ async def test_a_kill_stops_the_job_unless_the_task_is_still_deferred(
 ) -> None:
     stopped: list[str] = []
 
-    async def stop(client: Any, submission_id: str) -> bool:
+    async def stop(client: Any, submission_id: str, **limits: float) -> bool:
         stopped.append(submission_id)
         return True
 
@@ -186,3 +186,29 @@ async def test_a_kill_stops_the_job_unless_the_task_is_still_deferred(
     monkeypatch.setattr(RayTenantJobTrigger, "_task_state", now)
     await trigger().on_kill()
     assert stopped == ([REQUEST["submission_id"]] if stops else [])
+
+
+async def test_a_stop_goes_on_when_airflow_cancels_on_kill_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answered, stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def stop(client: Any, submission_id: str, **limits: float) -> bool:
+        stopped.set()
+        return True
+
+    async def slow(self: Any) -> str | None:
+        asked.set()
+        await answered.wait()
+        return "failed"
+
+    monkeypatch.setattr(module, "stop_job", stop)
+    monkeypatch.setattr(RayTenantJobTrigger, "_task_state", slow)
+    kill = asyncio.create_task(trigger().on_kill())
+    await asyncio.wait_for(asked.wait(), 5)
+    kill.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await kill
+    assert not stopped.is_set()
+    answered.set()
+    await asyncio.wait_for(stopped.wait(), 5)
