@@ -275,7 +275,8 @@ async def test_a_job_that_does_not_obey_its_deadline(
     fake: FakeRay, client: RayClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch_module, "TIMEOUT_GRACE", 0.0)
-    monkeypatch.setattr(watch_module.stop_job, "__kwdefaults__", {"patience": 0.2})
+    shorter = {**watch_module.stop_job.__kwdefaults__, "patience": 0.2}
+    monkeypatch.setattr(watch_module.stop_job, "__kwdefaults__", shorter)
     job = fake.add_job("j")
     job.stops = False
     job.run()
