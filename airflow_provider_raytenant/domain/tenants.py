@@ -154,7 +154,7 @@ class Cluster(Part):
 
     ray_conn_id: Annotated[str, Field(min_length=1)]
     usable: Fraction = 1.0
-    reserve: Amount = Amount()
+    reserve: Amount = Field(default_factory=Amount)
     autoscale: Autoscale | None = None
     groups: Annotated[dict[Name, Group], Field(min_length=1)]
 
@@ -196,7 +196,7 @@ class TenantDefaults(Part):
     weight: Weight = 1.0
     limit: PerGroup | None = None
     runtime_env: dict[str, Any] = Field(default_factory=dict)
-    rules: Rules = Rules()
+    rules: Rules = Field(default_factory=Rules)
 
     @field_validator("runtime_env")
     @classmethod
@@ -250,6 +250,6 @@ class FileShape(Part):
     """The file as it is written: what the JSON schema for editors describes."""
 
     deployment: Name
-    defaults: TenantDefaults = TenantDefaults()
+    defaults: TenantDefaults = Field(default_factory=TenantDefaults)
     clusters: Annotated[dict[Name, Cluster], Field(min_length=1)]
     tenants: Annotated[dict[Name, TenantDefaults], Field(min_length=1)]
