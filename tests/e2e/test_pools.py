@@ -45,15 +45,16 @@ def _ended(stack: Stack) -> list[str]:
 
 @pytest.mark.timeout(600)
 def test_a_backfill_beside_live_runs_succeeds_within_the_cluster(
-    stack: Stack, backfilled: UsageSampler
+    stack: Stack, backfilled: UsageSampler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _ended(stack) == ["success"] * 14
     peak = backfilled.peak
     assert peak is not None
-    print(
-        f"with our pools: at most {peak.slots} of {CAPACITY} slots, {backfilled.peak_footprint} at once, "
-        f"{len(backfilled.samples)} samples, {backfilled.misses} missed"
-    )
+    with capsys.disabled():
+        print(
+            f"\nwith our pools: at most {peak.slots} of {CAPACITY} slots, {backfilled.peak_footprint} "
+            f"at once, {len(backfilled.samples)} samples, {backfilled.misses} missed"
+        )
     assert 3 < peak.slots <= CAPACITY
     assert backfilled.peak_footprint.fits_in(CLUSTER)
     assert backfilled.misses < len(backfilled.samples) / 10
@@ -87,7 +88,7 @@ def test_the_daily_statistics_are_what_pandas_finds_in_the_csv(
 
 @pytest.mark.timeout(400)
 def test_the_same_load_without_our_pools_asks_for_more_than_there_is(
-    stack: Stack, backfilled: UsageSampler
+    stack: Stack, backfilled: UsageSampler, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stack.api.wait_dag("free_daily")
     stack.api.unpause("free_daily")
@@ -95,7 +96,8 @@ def test_the_same_load_without_our_pools_asks_for_more_than_there_is(
         span = ("--from-date", str(DAYS[0]), "--to-date", str(DAYS[-1]), "--max-active-runs", "14")
         stack.airflow.cli("backfill", "create", "--dag-id", "free_daily", *span)
         until(lambda: _most(usage) > CAPACITY, "a load above the capacity", 120)
-    print(f"without our pools: {_most(usage)} of {CAPACITY} slots asked for at once")
+    with capsys.disabled():
+        print(f"\nwithout our pools: {_most(usage)} of {CAPACITY} slots asked for at once")
     stack.api.pause("free_daily")
     for run in stack.api.dag_runs("free_daily"):
         if run["state"] not in ("success", "failed"):
