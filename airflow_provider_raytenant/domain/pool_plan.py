@@ -144,7 +144,7 @@ def _plan_cluster(
 
 
 def _takes_part(tenant: Tenant, group: str, cluster: Cluster) -> bool:
-    """Every tenant takes part in every group, unless its limit there is 0."""
+    """Every tenant has a pool of the default group, and of others unless its limit there is 0."""
     if group == cluster.default_group:
         return True
     limit = tenant.share("limit", group, cluster.default_group)

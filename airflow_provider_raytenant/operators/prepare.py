@@ -34,6 +34,7 @@ from airflow_provider_raytenant.ray_api.packages import (
     ensure_uploaded,
 )
 from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings, stop_job
+from airflow_provider_raytenant.runner.arguments import LARGEST_RESULT_MAX_BYTES
 from airflow_provider_raytenant.tenant_file import TenantView
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from airflow_provider_raytenant.triggers.job import RayTenantJobTrigger
 
 DEFAULT_RESULT_BYTES = 64 * 1024
-LARGEST_RESULT_BYTES = 4 * 1024**2
 
 OLDER_TRY_PATIENCE = 300.0
 """Seconds to see a job of an older try end. Ray only takes note of a stop while a job's environment is being
@@ -217,9 +217,9 @@ def _result_max_bytes() -> int:
     from airflow.sdk.configuration import conf
 
     size = int(conf.getint("raytenant", "result_max_bytes", fallback=DEFAULT_RESULT_BYTES))
-    if not 0 < size <= LARGEST_RESULT_BYTES:
+    if not 0 < size <= LARGEST_RESULT_MAX_BYTES:
         raise RequestError(
-            f"[raytenant] result_max_bytes: found {size}; allowed: 1 to {LARGEST_RESULT_BYTES} bytes"
+            f"[raytenant] result_max_bytes: found {size}; allowed: 1 to {LARGEST_RESULT_MAX_BYTES} bytes"
         )
     return size
 
