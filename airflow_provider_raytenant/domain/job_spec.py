@@ -21,6 +21,9 @@ from airflow_provider_raytenant.domain.tenants import Cluster, Tenant
 from airflow_provider_raytenant.exceptions import PolicyError, RequestError
 
 METADATA_PREFIX: Final = "raytenant."
+ADOPTABLE_KEY: Final = METADATA_PREFIX + "adoptable"
+"""In the metadata of a job that its task's next try may go on with."""
+
 RUNNER_MODULE: Final = "raytenant_runner"
 ARCHIVES: Final = (".zip", ".tar.gz", ".tgz", ".whl")
 
@@ -137,19 +140,23 @@ def _group_of_request(cluster: Cluster, footprint: Resources, selector: Mapping[
 def runner_entrypoint(
     entrypoint: str | Sequence[str],
     *,
+    ticket: str | None = None,
     private_cwd: bool,
     job_timeout: float | None = None,
     result_max_bytes: int,
 ) -> str:
     """The shell command that Ray gets: the runner around the entrypoint.
 
-    A string goes verbatim to ``sh -c``, a list is executed as it is. Ray runs the command through a
+    A string goes verbatim to ``sh -c``, a list is executed as it is. ``ticket`` is the submission id without
+    whose ticket nothing starts. Ray runs the command through a
     shell; ``exec`` keeps that shell from standing between Ray's signals and the runner.
 
     >>> runner_entrypoint(["python", "a b.py"], private_cwd=False, result_max_bytes=65536)
     "exec python -m raytenant_runner --result-max-bytes 65536 -- python 'a b.py'"
     """
     command = ["python", "-m", RUNNER_MODULE]
+    if ticket is not None:
+        command += ["--ticket", ticket]
     if private_cwd:
         command.append("--private-cwd")
     if job_timeout is not None:
@@ -181,10 +188,12 @@ def job_request(
     storage: str | None,
     metadata: Mapping[str, str],
     label_selector: Mapping[str, str] | None,
+    adoptable: bool = False,
 ) -> dict[str, Any]:
     """The body of ``POST /api/jobs/``, with only the fields that say something.
 
     The footprint goes into the metadata, since Ray gives entrypoint resources back to nobody.
+    ``adoptable``: the worker waits for the job, and should it die, the next try may go on with the job.
     """
     own = {
         **identity.metadata(),
@@ -192,6 +201,8 @@ def job_request(
         METADATA_PREFIX + "slots": str(placement.slots),
         METADATA_PREFIX + "footprint": json.dumps(placement.footprint.to_json(), sort_keys=True),
     }
+    if adoptable:
+        own[ADOPTABLE_KEY] = "true"
     env_vars = {**runtime_env.get("env_vars", {}), **job_env_vars(identity, storage)}
     request: dict[str, Any] = {
         "submission_id": identity.submission_id,

@@ -33,7 +33,9 @@ from airflow_provider_raytenant.ray_api.packages import (
     Package,
     ensure_uploaded,
 )
-from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings, stop_job
+from airflow_provider_raytenant.ray_api.stopping import stop_job
+from airflow_provider_raytenant.ray_api.tickets import issue_ticket, ticket_package
+from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings
 from airflow_provider_raytenant.runner.arguments import LARGEST_RESULT_MAX_BYTES
 from airflow_provider_raytenant.tenant_file import TenantView
 
@@ -46,8 +48,11 @@ if TYPE_CHECKING:
 DEFAULT_RESULT_BYTES = 64 * 1024
 
 OLDER_TRY_PATIENCE = 300.0
-"""Seconds to see a job of an older try end. Ray only takes note of a stop while a job's environment is being
-built or its resources are awaited, so this may take much longer than for a running job."""
+"""Seconds to see a running job of an older try end."""
+
+OLDER_TRY_WAITING = 20.0
+"""Seconds to see one end that waits in Ray, which its environment may let happen; then the loss of its ticket
+is enough, since Ray may take note of its stop only after a quarter of an hour."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +97,10 @@ def prepare(operator: RayTenantJobOperator, context: Context) -> Prepared:
     identity = _identity(view, context)
     job_timeout = _job_timeout(operator)
     env, packages = job_environment(operator, view, context)
+    env["py_modules"].append(ticket_package(identity.submission_id).uri)
     entrypoint = runner_entrypoint(
         checked_entrypoint(operator.entrypoint),
+        ticket=identity.submission_id,
         private_cwd="working_dir" not in env,
         job_timeout=job_timeout,
         result_max_bytes=_result_max_bytes(),
@@ -106,6 +113,7 @@ def prepare(operator: RayTenantJobOperator, context: Context) -> Prepared:
         storage=str(view.tenant.prefix) if view.tenant.prefix else None,
         metadata=checked_metadata(operator.metadata),
         label_selector=operator.label_selector,
+        adoptable=not operator.deferrable,
     )
     hook = RayHook(view.cluster.ray_conn_id)
     # Reading the connection makes its token known to the masker, which is asked next.
@@ -175,6 +183,7 @@ async def _make_ready(
                 raise DoesNotFitError(f"a {role} of this job {reason} in cluster {view.tenant.cluster}")
         if identity.try_number > 1:
             await _stop_older_tries(client, identity, operator.log)
+        await issue_ticket(client, identity.submission_id)
         uploads = await ensure_uploaded(client, packages)
         if uploads:
             operator.log.info("Uploaded %d of the job's %d packages.", uploads, len(packages))
@@ -185,7 +194,9 @@ async def _stop_older_tries(client: RayClient, identity: TryIdentity, log: Any) 
     for job in await client.jobs():
         if job.status in LIVE and identity.is_older_try(job.metadata):
             log.info("Stopping job %s of an older try of this task.", job.submission_id)
-            if not await stop_job(client, job.submission_id, patience=OLDER_TRY_PATIENCE):
+            if not await stop_job(
+                client, job.submission_id, patience=OLDER_TRY_PATIENCE, waiting=OLDER_TRY_WAITING
+            ):
                 raise RetryableError(
                     f"job {job.submission_id} of an older try does not end; not starting another"
                 )

@@ -7,7 +7,6 @@ first. Being cancelled leaves the job alone; stopping it is a decision of its ow
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -30,6 +29,7 @@ from airflow_provider_raytenant.exceptions import (
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.log_follower import LogFollower
 from airflow_provider_raytenant.ray_api.packages import runner_package
+from airflow_provider_raytenant.ray_api.stopping import stop_job
 from airflow_provider_raytenant.runner.end_record import strip_end_record
 
 OUTAGE_BUDGET: Final = 600.0
@@ -39,7 +39,6 @@ TIMEOUT_GRACE: Final = 60.0
 """Seconds that the runner has for keeping ``job_timeout`` itself before the job is stopped from here."""
 
 _FIRST_POLL: Final = 0.5
-_STOP_INTERVAL: Final = 0.5
 _T = TypeVar("_T")
 
 
@@ -199,34 +198,6 @@ class JobWatch:
                 if since is not None:
                     self._note("Ray answers again.")
                 return answer
-
-
-async def stop_job(
-    client: RayClient, submission_id: str, *, patience: float = 25.0, settle: float = 0.0
-) -> bool:
-    """Stop a job and see it end; ``True`` once it has ended, or if Ray does not know it.
-
-    :param patience: seconds to go on for.
-    :param settle: seconds for which a job that Ray does not know is looked for again: its submit may be
-        under way.
-    """
-    begun = time.monotonic()
-    # Around the requests too: a dashboard that hangs takes longer for one than the patience.
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(patience):
-            while True:
-                try:
-                    job = await client.job(submission_id)
-                    if job.status.is_terminal:
-                        return True
-                    await client.stop(submission_id)
-                except JobNotFoundError:
-                    if time.monotonic() - begun >= settle:
-                        return True
-                except RayUnavailableError:
-                    pass
-                await asyncio.sleep(_STOP_INTERVAL)
-    return False
 
 
 def _about(job: JobInfo) -> str:

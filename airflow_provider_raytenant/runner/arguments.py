@@ -27,9 +27,11 @@ class Options:
     job_timeout: seconds the entrypoint may take, None (default) for no limit.
     grace: seconds between SIGTERM and SIGKILL once the time is over, default 10.
     result_max_bytes: largest result file accepted, default 65536.
+    ticket: the submission id whose ticket allows the start, None (default) to start without one.
     """
 
     def __init__(self) -> None:
+        self.ticket: str | None = None
         self.command: list[str] = []
         self.private_cwd = False
         self.job_timeout: float | None = None
@@ -55,15 +57,17 @@ def parse(arguments: list[str]) -> Options:
             options.command, rest = rest, []
         elif name == "--private-cwd":
             options.private_cwd = True
-        elif name not in ("--shell", "--job-timeout", "--grace", "--result-max-bytes"):
+        elif name not in ("--shell", "--ticket", "--job-timeout", "--grace", "--result-max-bytes"):
             raise UsageError(
-                f"unknown argument {name!r}; known are --private-cwd, --job-timeout, --grace, "
+                f"unknown argument {name!r}; known are --private-cwd, --ticket, --job-timeout, --grace, "
                 "--result-max-bytes, --shell and `--` before a program"
             )
         elif not rest:
             raise UsageError(f"{name} needs a value")
         elif name == "--shell":
             shell = rest.pop(0)
+        elif name == "--ticket":
+            options.ticket = rest.pop(0)
         else:
             _set_number(options, name, rest.pop(0))
     if (shell is None) == (not options.command):

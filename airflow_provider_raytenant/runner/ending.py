@@ -6,18 +6,20 @@ from enum import Enum
 
 EXIT_USAGE = 2  # the runner's own command line is wrong
 EXIT_RESULT_REFUSED = 65  # EX_DATAERR of sysexits.h
+EXIT_NO_TICKET = 77  # EX_NOPERM
 EXIT_JOB_TIMEOUT = 124  # as timeout(1)
 EXIT_NOT_EXECUTABLE = 126  # as POSIX shells
 EXIT_NOT_FOUND = 127  # as POSIX shells
 
 
 class Outcome(str, Enum):
-    """What became of the entrypoint."""
+    """What became of the entrypoint. NO_TICKET: the job was stopped before it could start."""
 
     EXITED = "exited"
     SIGNALED = "signaled"
     JOB_TIMEOUT = "job_timeout"
     NOT_STARTED = "not_started"
+    NO_TICKET = "no_ticket"
 
 
 class Ending:

@@ -9,18 +9,19 @@ from .child import NotStarted
 from .console import say, write
 from .directories import PrivateDirectories
 from .end_record import encode
-from .ending import EXIT_NOT_EXECUTABLE, EXIT_RESULT_REFUSED, EXIT_USAGE, Ending, Outcome
+from .ending import EXIT_NO_TICKET, EXIT_NOT_EXECUTABLE, EXIT_RESULT_REFUSED, EXIT_USAGE, Ending, Outcome
 from .result import RESULT_PATH_VARIABLE, ResultRefused, read_result
 from .signals import SignalQueue, die_by
 from .supervise import supervise
+from .ticket import NoTicket, claim
 
 
 def main(arguments: list[str]) -> int:
     """Run the entrypoint that the arguments name, then write the end record to stdout.
 
-    Returns the exit code: the entrypoint's own; 2 for wrong arguments, 65 for a refused result, 124 after
-    the time-out, 126 and 127 when it could not be started. Where a signal ended the entrypoint this process
-    ends by the same one, or returns 128 + its number where it cannot.
+    Returns the exit code: the entrypoint's own; 2 for wrong arguments, 65 for a refused result, 77 without
+    a ticket, 124 after the time-out, 126 and 127 when it could not be started. Where a signal ended the
+    entrypoint this process ends by the same one, or returns 128 + its number where it cannot.
     """
     ending = _run(arguments)
     write(1, encode(ending.record()).encode("ascii"))
@@ -39,6 +40,9 @@ def _run(arguments: list[str]) -> Ending:
     except UsageError as error:
         say(str(error))
         return Ending(Outcome.NOT_STARTED, exit_code=EXIT_USAGE)
+    except NoTicket as error:
+        say(str(error))
+        return Ending(Outcome.NO_TICKET, exit_code=EXIT_NO_TICKET)
     except NotStarted as error:
         say(str(error))
         return Ending(Outcome.NOT_STARTED, exit_code=error.exit_code)
@@ -47,6 +51,8 @@ def _run(arguments: list[str]) -> Ending:
 
 
 def _run_in(directories: PrivateDirectories, signals: SignalQueue, options: Options) -> Ending:
+    if options.ticket is not None:
+        claim(options.ticket)
     environment = dict(os.environ)
     try:
         result_path = os.path.join(directories.make("result"), "result.json")

@@ -16,7 +16,8 @@ from airflow_provider_raytenant.domain.outcome import FAILURE_KEY, Outcome
 from airflow_provider_raytenant.exceptions import RayTenantError, RetryableError
 from airflow_provider_raytenant.hooks.ray import RayHook
 from airflow_provider_raytenant.ray_api.client import RayClient
-from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings, stop_job
+from airflow_provider_raytenant.ray_api.stopping import stop_job
+from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings
 
 RESUME_NOT_BEFORE: Final = 10.0
 """Seconds before which a task is not sent back to a worker. The supervisor of the deferring process can

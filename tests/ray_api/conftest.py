@@ -8,7 +8,7 @@ import pytest
 import tenacity
 
 from airflow_provider_raytenant.ray_api import client as client_module
-from airflow_provider_raytenant.ray_api import log_follower, watch
+from airflow_provider_raytenant.ray_api import log_follower, stopping, watch
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from tests.fakes.ray_server import FakeRay
@@ -27,7 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(log_follower, "RECORD_WAIT", 0.05)
     monkeypatch.setattr(log_follower, "_RECONNECT_AFTER", 0.01)
-    monkeypatch.setattr(watch, "_STOP_INTERVAL", 0.01)
+    monkeypatch.setattr(stopping, "_INTERVAL", 0.01)
     # The jitter is a factor of every delay of the watch: 0.5 s become 5 ms.
     monkeypatch.setattr(watch, "random", SimpleNamespace(uniform=lambda _low, _high: 0.01))
 

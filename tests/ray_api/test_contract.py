@@ -31,7 +31,8 @@ from airflow_provider_raytenant.ray_api import client as client_module
 from airflow_provider_raytenant.ray_api import log_follower
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
-from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings, stop_job
+from airflow_provider_raytenant.ray_api.stopping import stop_job
+from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings
 from tests.fakes.prefix_proxy import PrefixProxy
 from tests.fakes.ray_server import GIB, FakeRay
 from tests.ray_api.conftest import TOKEN

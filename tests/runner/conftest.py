@@ -31,7 +31,8 @@ class Run:
         self.temporary.mkdir(exist_ok=True)
         self.work = folder / "work"
         self.work.mkdir(exist_ok=True)
-        path = f"{self.work}:{packages}"
+        # `also_path`: a folder more on Python's path, as another of the job's packages would be.
+        path = ":".join(filter(None, (str(self.work), str(packages), environment.pop("also_path", ""))))
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 command,

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import time
+import zipfile
 
 import pytest
 
 from airflow_provider_raytenant.exceptions import RayAuthError
 from airflow_provider_raytenant.ray_api.client import RayClient
-from airflow_provider_raytenant.ray_api.watch import stop_job
+from airflow_provider_raytenant.ray_api.stopping import stop_job
+from airflow_provider_raytenant.ray_api.tickets import issue_ticket, ticket_package
+from airflow_provider_raytenant.runner.ticket import FILE, FOLDER
 from tests.fakes import faults
 from tests.fakes.ray_server import FakeRay
 from tests.ray_api.conftest import Until
@@ -143,3 +148,57 @@ async def test_a_submit_that_arrives_late_is_stopped_all_the_same(fake: FakeRay,
 async def _seen(fake: FakeRay, count: int) -> None:
     while len(fake.calls("GET")) < count:
         await asyncio.sleep(0.01)
+
+
+def _ticket(fake: FakeRay, name: str) -> dict[str, object] | None:
+    """What the ticket of a job says on the fake cluster."""
+    content = fake.packages.get(ticket_package(name).uri)
+    if content is None:
+        return None
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return dict(json.loads(archive.read(f"{FOLDER}/{FILE}")))
+
+
+async def test_a_job_that_waits_loses_its_ticket_before_it_is_stopped(
+    fake: FakeRay, client: RayClient
+) -> None:
+    fake.add_job("j")
+    await issue_ticket(client, "j")
+    assert _ticket(fake, "j") == {"submission_id": "j", "valid": True}
+
+    assert not await stop_job(client, "j", patience=0.3)
+    assert _ticket(fake, "j") == {"submission_id": "j", "valid": False}
+    uri = ticket_package("j").uri.rpartition("/")[2]
+    changes = [call for call in fake.calls() if not call.startswith("GET")]
+    assert changes[:3] == [f"PUT /api/packages/gcs/{uri}"] * 2 + [STOP]
+
+
+async def test_a_job_that_runs_keeps_what_is_left_of_its_ticket(fake: FakeRay, client: RayClient) -> None:
+    fake.add_job("j").run()
+
+    assert await stop_job(client, "j")
+    assert _ticket(fake, "j") is None
+
+
+async def test_a_job_whose_submit_is_under_way_will_find_no_ticket(fake: FakeRay, client: RayClient) -> None:
+    assert await stop_job(client, "j")
+    assert _ticket(fake, "j") == {"submission_id": "j", "valid": False}
+
+
+async def test_a_waiting_job_counts_as_ended_after_a_while_only_if_its_ticket_is_gone(
+    fake: FakeRay, client: RayClient
+) -> None:
+    fake.add_job("j")
+    fake.fail("PUT", "/api/packages/.*", *[faults.status(500)] * 4)
+
+    assert await stop_job(client, "j", patience=20, waiting=0.1)
+    assert _ticket(fake, "j") == {"submission_id": "j", "valid": False}
+    assert fake.jobs["j"].status == "PENDING"
+
+
+async def test_a_running_job_never_counts_as_ended(fake: FakeRay, client: RayClient) -> None:
+    job = fake.add_job("j")
+    job.stops = False
+    job.run()
+
+    assert not await stop_job(client, "j", patience=0.7, waiting=0.1)

@@ -1,0 +1,89 @@
+"""Stopping a job so that it stays stopped: its ticket first, then the job, then a look until it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Final
+
+from airflow_provider_raytenant.domain.status import JobStatus
+from airflow_provider_raytenant.exceptions import JobNotFoundError, RayUnavailableError
+from airflow_provider_raytenant.ray_api.client import RayClient
+from airflow_provider_raytenant.ray_api.tickets import revoke_ticket
+
+STOP_PATIENCE: Final = 25.0
+"""Seconds for which a stop is followed. Ray itself kills a running job 3 s after it asked it to end."""
+
+_INTERVAL: Final = 0.5
+
+
+class JobStop:
+    """One stop, repeated until it took effect. ``revoked``: the job's ticket has been taken away."""
+
+    def __init__(self, client: RayClient, submission_id: str) -> None:
+        self._client = client
+        self._submission_id = submission_id
+        self.revoked = False
+        self.status: JobStatus | None = None
+        """What Ray said last; ``None`` where it does not know the job."""
+
+    @property
+    def cannot_start(self) -> bool:
+        """Whether the job waits in Ray, and its entrypoint will never run."""
+        return self.revoked and self.status is JobStatus.PENDING
+
+    async def step(self) -> bool:
+        """One attempt: ``True`` if the job has ended or Ray does not know it.
+
+        :raises RayUnavailableError: no sound answer.
+        """
+        try:
+            self.status = (await self._client.job(self._submission_id)).status
+        except JobNotFoundError:
+            self.status = None
+        if self.status is not None and self.status.is_terminal:
+            return True
+        if self.status is not JobStatus.RUNNING and not self.revoked:
+            await revoke_ticket(self._client, self._submission_id)
+            self.revoked = True
+        if self.status is None:
+            return True
+        with contextlib.suppress(JobNotFoundError):
+            await self._client.stop(self._submission_id)
+        return False
+
+
+async def stop_job(
+    client: RayClient,
+    submission_id: str,
+    *,
+    patience: float = STOP_PATIENCE,
+    settle: float = 0.0,
+    waiting: float | None = None,
+) -> bool:
+    """Stop a job and see it end; ``True`` once it has ended, or if Ray does not know it.
+
+    :param patience: seconds to go on for.
+    :param settle: seconds for which a job that Ray does not know is looked for again: its submit may be
+        under way.
+    :param waiting: seconds after which a job that still waits in Ray counts as ended too, since without its
+        ticket it can start nothing. Ray takes note of its stop only when resources come free, which may
+        take a quarter of an hour. Default: it is followed like any other.
+    :raises RayTenantError: Ray refuses the request (a token, say).
+    """
+    begun = time.monotonic()
+    stop = JobStop(client, submission_id)
+    # Around the requests too: a dashboard that hangs takes longer for one than the patience.
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            while True:
+                with contextlib.suppress(RayUnavailableError):
+                    ended = await stop.step()
+                    passed = time.monotonic() - begun
+                    if ended and (stop.status or passed >= settle):
+                        return True
+                    if waiting is not None and stop.cannot_start and passed >= waiting:
+                        return True
+                await asyncio.sleep(_INTERVAL)
+    return False
