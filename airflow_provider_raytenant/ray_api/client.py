@@ -10,8 +10,9 @@ repeated with backoff. A submit is not: its answer may be lost after it took eff
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -28,7 +29,10 @@ from airflow_provider_raytenant.exceptions import (
     RayUnavailableError,
 )
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
+from airflow_provider_raytenant.ray_api.listing import Listing, job_of, parse_listing
 from airflow_provider_raytenant.ray_api.nodes import parse_nodes
+from airflow_provider_raytenant.ray_api.supervisors import PATH as SUPERVISORS
+from airflow_provider_raytenant.ray_api.supervisors import parse_supervisors
 
 REQUEST_TIMEOUT = 15.0
 """Seconds for one request, answer included. Uploads and whole logs get :data:`TRANSFER_TIMEOUT`."""
@@ -41,8 +45,21 @@ STREAM_SILENCE = 600.0
 begins at the first byte: often enough for a connection that died unseen, too seldom to cost much."""
 
 ATTEMPTS = 4
+
+CONNECTIONS = 300
+"""Most connections at a time. Each log stream holds one for as long as its job runs, 100 of them unless
+configured otherwise; the rest is for looks (ten of a poller), submits and stops, which pass by. Well below
+1024, the open files that a process often has."""
+
+LARGE_ANSWER = 256 * 1024
+"""Characters from which on an answer is read in a thread: more JSON holds the event loop for about 3 ms."""
+
 _TRANSIENT_4XX = (408, 429)
 _LOG_FILE = "/api/v0/logs/file"
+
+
+def _json(text: str) -> Any:
+    return json.loads(text) if text else {}
 
 
 class RayClient:
@@ -57,22 +74,41 @@ class RayClient:
     :class:`RayUnavailableError` (no sound answer within the attempts).
     """
 
-    def __init__(self, endpoint: RayEndpoint, *, timeout: float = REQUEST_TIMEOUT, attempts: int = ATTEMPTS):
+    def __init__(
+        self,
+        endpoint: RayEndpoint,
+        *,
+        timeout: float = REQUEST_TIMEOUT,
+        attempts: int = ATTEMPTS,
+        connections: int = CONNECTIONS,
+    ):
         self.endpoint = endpoint
         self._timeout = timeout
         self._attempts = attempts
+        self._connections = connections
         self._session: aiohttp.ClientSession | None = None
 
-    async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(ssl=self.endpoint.ssl())
+    def open(self) -> None:
+        """Make the client ready, in a running event loop. Nothing is sent yet.
+
+        :raises ConnectionConfigError: a certificate file cannot be used.
+        """
+        connector = aiohttp.TCPConnector(ssl=self.endpoint.ssl(), limit=self._connections)
         self._session = aiohttp.ClientSession(connector=connector, headers=self.endpoint.request_headers())
+
+    async def close(self) -> None:
+        """Close all connections; requests under way end as if the dashboard had gone."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        self.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._session is not None:
-            await self._session.close()
+        await self.close()
 
     async def version(self) -> dict[str, Any]:
         """``{"ray_version": "2.60.0", ...}`` of ``GET /api/version``."""
@@ -97,14 +133,27 @@ class RayClient:
 
         :raises JobNotFoundError: Ray does not know it.
         """
-        return _job(await self._read(f"/api/jobs/{submission_id}"))
+        return job_of(await self._read(f"/api/jobs/{submission_id}"))
 
     async def jobs(self) -> list[JobInfo]:
         """Every job that came through the jobs API, finished ones included (records never expire)."""
-        answer = await self._read("/api/jobs/")
-        if not isinstance(answer, list):
-            raise RayUnavailableError(f"{self._where()} gave no list of jobs, but {str(answer)[:200]!r}")
-        return [_job(record) for record in map(_mapping, answer) if record.get("type") == "SUBMISSION"]
+        listing = await self.listing()
+        for error in listing.unsound.values():
+            raise error
+        return list(listing.jobs.values())
+
+    async def listing(self) -> Listing:
+        """The same as :meth:`jobs`, where a record that is not sound hides no other."""
+        listing: Listing = await self._repeat("GET", "/api/jobs/", parse=parse_listing)
+        return listing
+
+    async def supervisors(self) -> frozenset[str]:
+        """Submission ids of the jobs whose supervisor actor lives, by Ray's own book of actors.
+
+        A job has one from the moment it starts until it has ended; a PENDING job has none. What is missing
+        does not live: an answer that may be a part of the whole is :class:`RayUnavailableError`.
+        """
+        return parse_supervisors(await self._read(SUPERVISORS))
 
     async def submit(self, request: dict[str, Any]) -> bool:
         """Submit once: ``True`` if this call created the job, ``False`` if it was there already.
@@ -205,7 +254,14 @@ class RayClient:
         )
 
     async def _request(
-        self, method: str, path: str, *, timeout: float | None = None, json: Any = None, data: Any = None
+        self,
+        method: str,
+        path: str,
+        *,
+        timeout: float | None = None,
+        json: Any = None,
+        data: Any = None,
+        parse: Callable[[str], Any] = _json,
     ) -> Any:
         limit = aiohttp.ClientTimeout(total=timeout or self._timeout)
         url = self.endpoint.url(path)
@@ -215,18 +271,20 @@ class RayClient:
                 method, url, json=json, data=data, timeout=limit, allow_redirects=False
             ) as response:
                 text = await response.text("utf-8", errors="replace")
-                goal = response.headers.get("Location", "")
-                return self._answer(response.status, text, path, goal)
+                status, goal = response.status, response.headers.get("Location", "")
         except TimeoutError as error:
             raise RayUnavailableError(
                 f"{self._where()} did not answer within {limit.total:g} s ({method} {path})"
             ) from error
         except (aiohttp.ClientError, OSError) as error:
             raise RayUnavailableError(f"{self._where()} cannot be reached: {_reason(error)}") from error
+        if len(text) > LARGE_ANSWER:
+            return await asyncio.to_thread(self._answer, status, text, path, goal, parse)
+        return self._answer(status, text, path, goal, parse)
 
-    def _answer(self, status: int, text: str, path: str, goal: str = "") -> Any:
+    def _answer(self, status: int, text: str, path: str, goal: str, parse: Callable[[str], Any]) -> Any:
         """The JSON of a good answer; an error of our tree for every other."""
-        excerpt = " ".join(text.split())[:300]
+        excerpt = " ".join(text[:1000].split())[:300]
         if status == 401:
             given = "the one given is not one" if self.endpoint.token else "the connection has none"
             raise RayAuthError(f"{self._where()} wants a token (401): {given}", status=status)
@@ -249,7 +307,7 @@ class RayClient:
         if path.startswith(_LOG_FILE):
             return text
         try:
-            return json.loads(text) if text else {}
+            return parse(text)
         except ValueError:
             if path.startswith("/api/packages/"):
                 return {}
@@ -267,15 +325,6 @@ class RayClient:
 def _package_path(uri: str) -> str:
     protocol, _, name = uri.partition("://")
     return f"/api/packages/{protocol}/{name}"
-
-
-def _job(record: Any) -> JobInfo:
-    try:
-        return JobInfo.from_ray(record)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RayUnavailableError(
-            f"Ray gave no sound job record ({error!r}): {str(record)[:200]!r}"
-        ) from error
 
 
 def _mapping(answer: Any) -> dict[str, Any]:

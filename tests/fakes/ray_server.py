@@ -48,6 +48,9 @@ class FakeJob:
     stops: bool = True
     """Whether a stop is obeyed. One of a PENDING job is not, until the job runs: Ray's own way."""
 
+    supervised: bool = True
+    """Whether its supervisor lives while it is RUNNING."""
+
     stop_asked: bool = False
     _generation: int = 0
     _broken: bool = False
@@ -130,6 +133,12 @@ class FakeRay:
         self.prefix = prefix
         self.jobs: dict[str, FakeJob] = {}
         self.packages: dict[str, bytes] = {}
+        self.actors: list[dict[str, Any]] = []
+        """Living actors beside the supervisors of RUNNING jobs; see :func:`actor`."""
+
+        self.most_actors = 10_000
+        """How many living actors the state API looks at."""
+
         self.nodes: list[dict[str, Any]] = [node("head", cpus=2, memory=GIB, head=True)]
         self.version: dict[str, Any] = {"version": "4", "ray_version": "2.60.0", "ray_commit": "c"}
         self.seen: list[Seen] = []
@@ -145,6 +154,7 @@ class FakeRay:
         app = web.Application(middlewares=[self._gate], client_max_size=200 * 1024**2)
         app.router.add_get("/api/version", self._version)
         app.router.add_get("/api/v0/nodes", self._nodes)
+        app.router.add_get("/api/v0/actors", self._actors)
         app.router.add_get("/api/jobs/", self._list)
         app.router.add_post("/api/jobs/", self._submit)
         app.router.add_get("/api/jobs/{id}", self._job)
@@ -234,6 +244,28 @@ class FakeRay:
         if not request.query.get("detail"):
             rows = [{k: row[k] for k in ("node_id", "state", "is_head_node")} for row in rows]
         return web.json_response({"result": True, "msg": "", "data": {"result": {"result": rows}}})
+
+    async def _actors(self, request: web.Request) -> web.Response:
+        """Living actors, filtered as Ray does: by state before the first limit, by the rest after it."""
+        supervised = [job for job in self.jobs.values() if job.status == "RUNNING" and job.supervised]
+        rows = [actor("JobSupervisor", f"_ray_internal_job_actor_{_id(job)}") for job in supervised]
+        rows += self.actors
+        total, rows = len(rows), rows[: self.most_actors]
+        counts = {"total": total, "num_after_truncation": len(rows)}
+        query = request.query
+        filters = zip(
+            query.getall("filter_keys", []),
+            query.getall("filter_predicates", []),
+            query.getall("filter_values", []),
+            strict=True,
+        )
+        for key, predicate, value in filters:
+            if predicate != "=" or key not in ("class_name", "state", "name"):
+                return web.json_response({"result": False, "msg": f"filter {key}", "data": {}}, status=400)
+            rows = [row for row in rows if str(row[key]).lower() == value.lower()]
+        found = rows[: int(query.get("limit", "100"))]
+        answer = {**counts, "num_filtered": len(rows), "result": found, "partial_failure_warning": ""}
+        return web.json_response({"result": True, "msg": "", "data": {"result": answer}})
 
     async def _list(self, _request: web.Request) -> web.Response:
         driver = {"type": "DRIVER", "job_id": "01000000", "submission_id": None, "status": "RUNNING"}
@@ -330,6 +362,15 @@ def node(
         "resources_total": {"CPU": float(cpus), "memory": float(memory), f"node:{name}": 1.0, **more},
         "labels": {"ray.io/node-id": name.ljust(56, "0")},
     }
+
+
+def actor(class_name: str, name: str = "", state: str = "ALIVE") -> dict[str, Any]:
+    """A row of ``/api/v0/actors``."""
+    return {"actor_id": "a" * 32, "class_name": class_name, "name": name, "state": state}
+
+
+def _id(job: FakeJob) -> str:
+    return str(job.request["submission_id"])
 
 
 def _package_uri(request: web.Request) -> str:
