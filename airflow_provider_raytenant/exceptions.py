@@ -19,10 +19,11 @@
         │   └── JobNotFoundError      Ray does not know the submission id
         ├── ResultLostError           the job succeeded, but what it handed back cannot be read
         ├── PackageLostError          a package of the job left the cluster before its start
-        └── JobFailedError            the job ended, and not well
-            ├── JobTimeoutError       it ran longer than ``job_timeout``
+        └── JobFailedError            the job ended, and not well: user code, by its exit code
+            ├── JobKilledError        a signal ended it, often for want of memory
+            ├── JobTimeoutError       it ran longer than ``job_timeout`` or ``execution_timeout``
             ├── JobSetupError         its runtime environment could not be set up this time
-            ├── JobStartTimeoutError  Ray could not start it in time
+            ├── JobStartTimeoutError  it waited longer than ``queue_timeout``, or than Ray allows
             ├── JobLostError          its node or supervisor died, or Ray forgot it
             └── JobStoppedError       somebody stopped it
 
@@ -140,11 +141,15 @@ class PackageLostError(RetryableError):
 
 
 class JobFailedError(RetryableError):
-    """The job ended FAILED: user code, by exit code or signal."""
+    """The job ended FAILED: user code, by its exit code (``exit_code`` in the details)."""
+
+
+class JobKilledError(JobFailedError):
+    """A signal ended the job. ``signal`` names it; ``out_of_memory`` is true where Ray says so."""
 
 
 class JobTimeoutError(JobFailedError):
-    """The job ran longer than ``job_timeout`` and was ended for it."""
+    """The job's time was over, and it was ended for it. ``deadline`` in the details names which time."""
 
 
 class JobSetupError(JobFailedError):
@@ -152,7 +157,10 @@ class JobSetupError(JobFailedError):
 
 
 class JobStartTimeoutError(JobFailedError):
-    """Ray could not place the job before its own start time-out (900 s unless configured)."""
+    """The job waited in Ray longer than ``queue_timeout``, or than Ray's own start time-out (900 s).
+
+    ``deadline`` in the details names which.
+    """
 
 
 class JobLostError(JobFailedError):

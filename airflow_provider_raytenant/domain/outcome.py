@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from airflow_provider_raytenant.domain.job_info import JobInfo
 from airflow_provider_raytenant.domain.status import JobStatus
 from airflow_provider_raytenant.exceptions import (
     JobFailedError,
+    JobKilledError,
     JobLostError,
     JobResultError,
     JobSetupError,
@@ -40,7 +41,6 @@ _BY_ERROR_TYPE: Final[Mapping[str, tuple[type[RayTenantError], str]]] = {
     "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE": (JobLostError, "the job's supervisor failed"),
 }
 
-
 _SETUP_FAILED: Final = "RUNTIME_ENV_SETUP_FAILURE"
 _HOPELESS: Final = re.compile(
     r"No matching distribution|Could not find a version|ResolutionImpossible|Invalid requirement|"
@@ -49,14 +49,29 @@ _HOPELESS: Final = re.compile(
 )
 """What pip and uv say of requirements that no retry can meet."""
 
+_NO_SUPERVISOR: Final = re.compile("failed to get job supervisor", re.IGNORECASE)
+"""What Ray says where the supervisor of a job that ran is gone; the error type is that of a bad request."""
+
+_OUT_OF_MEMORY: Final = re.compile(
+    r"low on memory|OutOfMemory|out[ -]of[ -]memory|oom[- ]?kill|MemoryError", re.IGNORECASE
+)
+"""What Ray's memory monitor says of a process it killed, and Python of a task that died of it."""
+
+_SHOWN_LINES: Final = 12
+"""So many of the last lines of a long message stand in the error; the whole is in its details."""
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended: well, with ``result`` (``None`` where it wrote none), or with ``error``."""
+    """How a job ended: well, with ``result`` (``None`` where it wrote none), or with ``error``.
+
+    ``skipped``: its exit code says that its task is to be skipped.
+    """
 
     submission_id: str
     result: Any = None
     error: RayTenantError | None = None
+    skipped: bool = False
 
     @property
     def retryable(self) -> bool:
@@ -77,14 +92,19 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """For the trigger's event; :meth:`from_json` is the way back."""
-        return {"submission_id": self.submission_id, "result": self.result, "failure": self.failure()}
+        return {
+            "submission_id": self.submission_id,
+            "result": self.result,
+            "failure": self.failure(),
+            "skipped": self.skipped,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Outcome:
         """The outcome of an event, its error an instance of the class it had."""
         failure = data.get("failure")
         if failure is None:
-            return cls(data["submission_id"], result=data.get("result"))
+            return cls(data["submission_id"], result=data.get("result"), skipped=bool(data.get("skipped")))
         kind = getattr(exceptions, failure["error"])
         details = {
             k: v for k, v in failure.items() if k not in ("error", "message", "retryable", "submission_id")
@@ -92,12 +112,20 @@ class Outcome:
         return cls(data["submission_id"], error=kind(failure["message"], **details))
 
 
-def outcome_of(job: JobInfo, record: Mapping[str, Any] | None) -> Outcome:
+def outcome_of(
+    job: JobInfo,
+    record: Mapping[str, Any] | None,
+    *,
+    deadline: tuple[str, float] | None = None,
+    skip_on: Collection[int] = (),
+) -> Outcome:
     """The outcome of a job that has ended.
 
     :param job: Ray's last record; its status is terminal.
     :param record: the runner's end record, ``None`` if it could not write one (it was killed, or it
         never ran) or its log is gone.
+    :param deadline: name and seconds of the deadline that the runner kept, ``("job_timeout", 3600)``.
+    :param skip_on: exit codes of the entrypoint that skip the task.
     """
     found = record is not None
     record = _sound(record or {})
@@ -107,17 +135,17 @@ def outcome_of(job: JobInfo, record: Mapping[str, Any] | None) -> Outcome:
         return Outcome(job.submission_id, error=ResultLostError(lost))
     if job.status is JobStatus.SUCCEEDED:
         return Outcome(job.submission_id, result=record.get("result"))
+    # Without a record the code might be the shell's or the runner's own.
+    if record.get("outcome") == "exited" and not record.get("result_error") and job.exit_code in skip_on:
+        return Outcome(job.submission_id, skipped=True)
+    kind, text, more = _failure(job, record, deadline or ("job_timeout", 0.0))
     details: dict[str, Any] = {"error_type": job.error_type, "exit_code": job.exit_code}
     details["ray_message"] = job.message
-    kind, text = _failure(job, record)
-    if record.get("result_error"):
-        details["result_error"] = record["result_error"]
-    ray_type = f", Ray says {job.error_type}" if job.error_type else ""
-    message = f"{text} (job {job.submission_id}{ray_type})"
+    message = f"{text} (job {job.submission_id}{f', Ray says {job.error_type}' if job.error_type else ''})"
     if job.message.strip() and job.exit_code is None:
         # With an exit code the message only quotes the output, which is in the task's log already.
-        message += f"\n{job.message.strip()}"
-    return Outcome(job.submission_id, error=kind(message, **details))
+        message += f"\n{_last_lines(job.message)}"
+    return Outcome(job.submission_id, error=kind(message, **details, **more))
 
 
 def _sound(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -126,32 +154,66 @@ def _sound(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in record.items() if isinstance(value, kinds.get(key, object))}
 
 
-def _failure(job: JobInfo, record: Mapping[str, Any]) -> tuple[type[RayTenantError], str]:
+_Failure = tuple[type[RayTenantError], str, dict[str, Any]]
+
+
+def _failure(job: JobInfo, record: Mapping[str, Any], deadline: tuple[str, float]) -> _Failure:
+    """Class, text and further details of a failure."""
     if record.get("outcome") == "job_timeout":
-        return (
-            JobTimeoutError,
-            f"ran longer than its job_timeout and was ended after {record.get('seconds', 0):.0f} s",
-        )
+        name, seconds = deadline
+        ran = f"ran longer than its {name} and was ended after {record.get('seconds', 0):.0f} s"
+        return JobTimeoutError, ran, {"deadline": name, "seconds": seconds}
     if record.get("result_error"):
-        return JobResultError, f"the result cannot become an XCom: {record['result_error'].get('message')}"
+        error = record["result_error"]
+        return (
+            JobResultError,
+            f"the result cannot become an XCom: {error.get('message')}",
+            {"result_error": error},
+        )
+    if record.get("outcome") == "no_ticket":
+        return JobStoppedError, "the job was stopped before it started: its entrypoint did not run", {}
     if job.status is JobStatus.STOPPED:
-        return JobStoppedError, "the job was stopped"
+        return JobStoppedError, "the job was stopped, and not by its task", {}
     known = _BY_ERROR_TYPE.get(job.error_type or "")
     if known is not None and job.exit_code is None:
-        if job.error_type == _SETUP_FAILED and not _HOPELESS.search(job.message):
-            # A registry or a store may just have been away. The next try is not served from Ray's cache of
-            # failures, which goes by the environment's content: the try's number is part of it.
-            return JobSetupError, known[1]
-        return known
-    return JobFailedError, _exit_text(job)
+        return _failure_in_ray(job, *known)
+    return _failure_of_entrypoint(job)
 
 
-def _exit_text(job: JobInfo) -> str:
-    if job.exit_code is None:
-        return "the job failed without an exit code"
-    number = -job.exit_code if job.exit_code < 0 else job.exit_code - 128
+def _failure_in_ray(job: JobInfo, kind: type[RayTenantError], text: str) -> _Failure:
+    if kind is JobLostError and _OUT_OF_MEMORY.search(job.message):
+        return JobKilledError, "Ray killed the job for want of memory on its node", {"out_of_memory": True}
+    if _NO_SUPERVISOR.search(job.message):
+        return JobLostError, "the job's supervisor is gone", {"lost": "supervisor"}
+    if job.error_type == _SETUP_FAILED and not _HOPELESS.search(job.message):
+        # A registry or a store may just have been away. The next try is not served from Ray's cache of
+        # failures, which goes by the environment's content: the try's number is part of it.
+        return JobSetupError, text, {}
+    if kind is JobStartTimeoutError:
+        return kind, text, {"deadline": "ray_start_timeout"}
+    return kind, text, {"lost": "supervisor"} if kind is JobLostError else {}
+
+
+def _failure_of_entrypoint(job: JobInfo) -> _Failure:
+    code = job.exit_code
+    if code is None:
+        return JobFailedError, "the job failed without an exit code", {}
+    number = -code if code < 0 else code - 128
     name = signal.Signals(number).name if number in {s.value for s in signal.Signals} else ""
-    if job.exit_code < 0 or (name == "SIGKILL" and job.exit_code == 137):
+    if code < 0 or code == 128 + signal.SIGKILL:
         hint = "; often the node ran out of memory" if name == "SIGKILL" else ""
-        return f"the entrypoint was killed by {name or f'signal {number}'}{hint}"
-    return f"the entrypoint failed with exit code {job.exit_code}"
+        text = f"the entrypoint was killed by {name or f'signal {number}'}{hint}"
+        return JobKilledError, text, {"signal": name or str(number)}
+    text = f"the entrypoint failed with exit code {code}"
+    if _OUT_OF_MEMORY.search(job.message):
+        return JobFailedError, f"{text}; its output speaks of a lack of memory", {"out_of_memory": True}
+    return JobFailedError, text, {}
+
+
+def _last_lines(message: str) -> str:
+    """The end of a message, where pip and Python say what went wrong."""
+    lines = message.strip().splitlines()
+    cut = len(lines) - _SHOWN_LINES
+    if cut <= 0:
+        return "\n".join(lines)
+    return "\n".join([f"[{cut} lines before these are in XCom {FAILURE_KEY}]", *lines[cut:]])

@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.bases.operator import get_merged_defaults
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_provider_raytenant.domain.lifecycle import OUTAGE_BUDGET, QUEUE_TIMEOUT
 from airflow_provider_raytenant.domain.outcome import FAILURE_KEY, Outcome
 from airflow_provider_raytenant.domain.resources import Workers
 from airflow_provider_raytenant.exceptions import JobFailedError, RequestError, TerminalError
 from airflow_provider_raytenant.links.dashboard import RayJobLink
 from airflow_provider_raytenant.operators.sizing import SIZING_ARGUMENTS, SizedPartial, size
+from airflow_provider_raytenant.runner.ending import EXIT_JOB_TIMEOUT, EXIT_NO_TICKET, EXIT_RESULT_REFUSED
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
-    from airflow_provider_raytenant.operators.prepare import Prepared
+    from airflow_provider_raytenant.operators.wait import WaitedJob
 
 __all__ = ["RayTenantJobOperator", "Workers"]
 
@@ -68,7 +70,14 @@ class RayTenantJobOperator(BaseOperator):
     :param runtime_env: any other key of Ray's runtime environment, ``{"excludes": ["*.csv"]}``. (templated)
     :param metadata: shown with the job on Ray's dashboard, ``{"owner": "ann"}``. (templated)
     :param job_timeout: seconds or a timedelta that the entrypoint may run, ``timedelta(hours=1)``. Default:
-        ``execution_timeout``, which Airflow itself does not keep while a task is deferred, else no limit.
+        no limit. The task's ``execution_timeout``, which counts from its own start, is kept too, although
+        Airflow itself does not keep it while a task is deferred.
+    :param queue_timeout: seconds or a timedelta that the job may wait in Ray for its environment and for
+        resources, ``timedelta(minutes=5)``. Default 840 s, below Ray's own 900 s; the failure is retryable.
+    :param outage_budget: seconds or a timedelta without a sound answer from Ray after which the task fails
+        (retryable), ``timedelta(minutes=30)``. Default 600 s. The job is not affected by an outage.
+    :param skip_on_exit_code: exit codes of the entrypoint that mark the task skipped, ``99`` or ``[98, 99]``.
+        Default: none.
     :param poll_interval: longest time between two looks at the job, in seconds. Default 5.
     :param deferrable: wait in the triggerer (default) or, with ``False``, on the worker.
     :param pool: another pool than the tenant's, where its rules allow it.
@@ -113,6 +122,9 @@ class RayTenantJobOperator(BaseOperator):
         runtime_env: Mapping[str, Any] | None = None,
         metadata: Mapping[str, str] | None = None,
         job_timeout: timedelta | float | None = None,
+        queue_timeout: timedelta | float = QUEUE_TIMEOUT,
+        outage_budget: timedelta | float = OUTAGE_BUDGET,
+        skip_on_exit_code: int | Sequence[int] | None = None,
         poll_interval: timedelta | float = 5.0,
         deferrable: bool = True,
         pool: str | None = None,
@@ -140,11 +152,14 @@ class RayTenantJobOperator(BaseOperator):
         self.env_vars = env_vars
         self.runtime_env = runtime_env
         self.metadata = metadata
-        self.job_timeout = _seconds("job_timeout", job_timeout)
-        self.poll_interval = _seconds("poll_interval", poll_interval) or 0.0
+        self.job_timeout = None if job_timeout is None else _seconds("job_timeout", job_timeout)
+        self.queue_timeout = _seconds("queue_timeout", queue_timeout)
+        self.outage_budget = _seconds("outage_budget", outage_budget)
+        self.skip_on_exit_code = _exit_codes(skip_on_exit_code)
+        self.poll_interval = _seconds("poll_interval", poll_interval)
         self.deferrable = deferrable
         self.job_page = ""
-        self._submitted: Prepared | None = None
+        self._waits_for: WaitedJob | None = None
 
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:
@@ -178,16 +193,16 @@ class RayTenantJobOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Check and prepare everything, submit nothing, and hand over to the trigger."""
-        from airflow_provider_raytenant.operators.prepare import prepare, run_here
+        from airflow_provider_raytenant.operators.prepare import prepare
+        from airflow_provider_raytenant.operators.wait import run_here
 
         try:
-            prepared = prepare(self, context)
-            self.job_page = prepared.endpoint.job_page(prepared.submission_id)
             if not self.deferrable:
-                self._submitted = prepared
-                return self._finish(context, run_here(prepared, self.log))
+                return self._finish(context, run_here(self, context))
+            prepared = prepare(self, context)
         except TerminalError as error:
             raise AirflowFailException(str(error)) from error
+        self.job_page = prepared.endpoint.job_page(prepared.submission_id)
         self.log.info("Ray job %s: %s", prepared.submission_id, self.job_page)
         # `defer` raises: it never comes back.
         return self.defer(trigger=prepared.trigger(), method_name=self.execute_complete.__name__)
@@ -204,6 +219,8 @@ class RayTenantJobOperator(BaseOperator):
         return self._finish(context, Outcome.from_json(event))
 
     def _finish(self, context: Context, outcome: Outcome) -> Any:
+        if outcome.skipped:
+            raise AirflowSkipException("the exit code of the job's entrypoint skips the task")
         if outcome.error is None:
             return outcome.result
         context["ti"].xcom_push(FAILURE_KEY, outcome.failure())
@@ -211,12 +228,18 @@ class RayTenantJobOperator(BaseOperator):
             raise AirflowFailException(str(outcome.error)) from outcome.error
         raise outcome.error
 
+    def wait_for(self, job: WaitedJob) -> None:
+        """Remember the job that this worker waits for: ``on_kill`` stops it."""
+        self.job_page = job.endpoint.job_page(job.submission_id)
+        self._waits_for = job
+        self.log.info("Ray job %s: %s", job.submission_id, self.job_page)
+
     def on_kill(self) -> None:
         """Stop the job of a task that waits on its worker."""
-        if self._submitted is not None:
-            from airflow_provider_raytenant.operators.prepare import stop_here
+        if self._waits_for is not None:
+            from airflow_provider_raytenant.operators.wait import stop_here
 
-            stop_here(self._submitted, self.log)
+            stop_here(self._waits_for, self.log)
 
 
 def _current_dag() -> Any:
@@ -231,10 +254,23 @@ def _current_task_group(dag: Any) -> Any:
     return TaskGroupContext.get_current(dag) if dag else None
 
 
-def _seconds(name: str, value: timedelta | float | None) -> float | None:
-    if value is None and name == "job_timeout":
-        return None
+def _seconds(name: str, value: timedelta | float) -> float:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 < seconds < 1e9:
         raise RequestError(f"{name}: found {value!r}; allowed: seconds above 0, or a timedelta")
     return float(seconds)
+
+
+def _exit_codes(value: int | Sequence[int] | None) -> list[int]:
+    codes = [] if value is None else [value] if isinstance(value, int) else value
+    ours = (EXIT_RESULT_REFUSED, EXIT_NO_TICKET, EXIT_JOB_TIMEOUT)
+    good = isinstance(codes, (list, tuple, set, frozenset)) and all(
+        isinstance(code, int) and not isinstance(code, bool) and 0 < code < 256 and code not in ours
+        for code in codes
+    )
+    if not good:
+        raise RequestError(
+            f"skip_on_exit_code: found {value!r}; allowed: exit codes from 1 to 255, other than the runner's "
+            f"own {', '.join(map(str, ours))}"
+        )
+    return sorted(codes)

@@ -6,7 +6,7 @@ Apart from the operator's module, so that importing an operator in a DAG does no
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from airflow_provider_raytenant.domain.job_spec import (
     job_request,
     runner_entrypoint,
 )
-from airflow_provider_raytenant.domain.outcome import Outcome
+from airflow_provider_raytenant.domain.lifecycle import Limits
 from airflow_provider_raytenant.domain.status import LIVE
 from airflow_provider_raytenant.exceptions import DoesNotFitError, RequestError, RetryableError
 from airflow_provider_raytenant.hooks.ray import RayHook
@@ -35,7 +35,7 @@ from airflow_provider_raytenant.ray_api.packages import (
 )
 from airflow_provider_raytenant.ray_api.stopping import stop_job
 from airflow_provider_raytenant.ray_api.tickets import issue_ticket, ticket_package
-from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings
+from airflow_provider_raytenant.ray_api.watch import WatchSettings
 from airflow_provider_raytenant.runner.arguments import LARGEST_RESULT_MAX_BYTES
 from airflow_provider_raytenant.tenant_file import TenantView
 
@@ -79,30 +79,31 @@ class Prepared:
         return RayTenantJobTrigger(
             ray_conn_id=self.ray_conn_id,
             request=self.request,
-            poll_interval=self.settings.poll_interval,
-            job_timeout=self.settings.job_timeout,
+            watch=self.settings.to_json(),
             resume_on_worker=self.resume_on_worker,
             retries_left=self.retries_left,
             push_result=self.push_result,
         )
 
 
-def prepare(operator: RayTenantJobOperator, context: Context) -> Prepared:
+def prepare(operator: RayTenantJobOperator, context: Context, *, keep: str | None = None) -> Prepared:
     """Check the rendered arguments, put the job's code on the cluster, stop jobs of older tries.
 
+    :param keep: the submission id of an older try's job that this one goes on with.
     :raises TerminalError: something is wrong that a retry cannot mend; nothing was submitted.
     :raises RetryableError: Ray gave no sound answer.
     """
     view, placement = operator.sizing.view, operator.sizing.placement
     identity = _identity(view, context)
-    job_timeout = _job_timeout(operator)
+    settings = _watch_settings(operator)
+    deadline = settings.limits.of_runner
     env, packages = job_environment(operator, view, context)
     env["py_modules"].append(ticket_package(identity.submission_id).uri)
     entrypoint = runner_entrypoint(
         checked_entrypoint(operator.entrypoint),
         ticket=identity.submission_id,
         private_cwd="working_dir" not in env,
-        job_timeout=job_timeout,
+        job_timeout=deadline[1] if deadline else None,
         result_max_bytes=_result_max_bytes(),
     )
     request = job_request(
@@ -119,48 +120,16 @@ def prepare(operator: RayTenantJobOperator, context: Context) -> Prepared:
     # Reading the connection makes its token known to the masker, which is asked next.
     endpoint = hook.endpoint()
     refuse_secrets(request)
-    asyncio.run(_make_ready(endpoint, operator, view, placement, identity, packages))
+    asyncio.run(_make_ready(endpoint, operator, view, placement, identity, packages, keep))
     ti: Any = context["ti"]
     return Prepared(
         endpoint=endpoint,
         ray_conn_id=hook.ray_conn_id,
         request=request,
-        settings=WatchSettings(operator.poll_interval, job_timeout),
+        settings=settings,
         resume_on_worker=_needs_worker(operator),
         retries_left=ti.try_number <= (ti.max_tries or 0),
         push_result=bool(operator.do_xcom_push),
-    )
-
-
-def run_here(prepared: Prepared, log: Any) -> Outcome:
-    """Submit and wait in this process (``deferrable=False``)."""
-
-    async def run() -> Outcome:
-        async with RayClient(prepared.endpoint) as client:
-            watch = JobWatch(
-                client,
-                prepared.request,
-                prepared.settings,
-                emit=lambda line: log.info("%s", line),
-                note=lambda text: log.info("%s", text),
-            )
-            return await watch.run()
-
-    return asyncio.run(run())
-
-
-def stop_here(prepared: Prepared, log: Any) -> None:
-    """Stop the job from ``on_kill`` of a worker."""
-
-    async def stop() -> bool:
-        async with RayClient(prepared.endpoint) as client:
-            return await stop_job(client, prepared.submission_id)
-
-    # Airflow calls `on_kill` in a signal handler: this thread's event loop is in the middle of `run_here`.
-    with ThreadPoolExecutor(1) as apart:
-        ended = apart.submit(asyncio.run, stop()).result()
-    log.info(
-        "Job %s %s", prepared.submission_id, "has ended." if ended else "was told to stop, but still lives."
     )
 
 
@@ -171,6 +140,7 @@ async def _make_ready(
     placement: Placement,
     identity: TryIdentity,
     packages: list[Package],
+    keep: str | None,
 ) -> None:
     async with RayClient(endpoint) as client:
         nodes = await client.nodes()
@@ -182,16 +152,18 @@ async def _make_ready(
             if reason:
                 raise DoesNotFitError(f"a {role} of this job {reason} in cluster {view.tenant.cluster}")
         if identity.try_number > 1:
-            await _stop_older_tries(client, identity, operator.log)
+            await _stop_older_tries(client, identity, keep, operator.log)
         await issue_ticket(client, identity.submission_id)
         uploads = await ensure_uploaded(client, packages)
         if uploads:
             operator.log.info("Uploaded %d of the job's %d packages.", uploads, len(packages))
 
 
-async def _stop_older_tries(client: RayClient, identity: TryIdentity, log: Any) -> None:
+async def _stop_older_tries(client: RayClient, identity: TryIdentity, keep: str | None, log: Any) -> None:
     """A new try starts clean: a clear can overtake the end of the try before."""
     for job in await client.jobs():
+        if job.submission_id == keep:
+            continue
         if job.status in LIVE and identity.is_older_try(job.metadata):
             log.info("Stopping job %s of an older try of this task.", job.submission_id)
             if not await stop_job(
@@ -216,12 +188,20 @@ def _identity(view: TenantView, context: Context) -> TryIdentity:
     )
 
 
-def _job_timeout(operator: RayTenantJobOperator) -> float | None:
-    """The job's deadline in seconds. Airflow does not keep ``execution_timeout`` while a task is deferred."""
-    limits = [operator.job_timeout]
-    if operator.execution_timeout is not None:
-        limits.append(operator.execution_timeout.total_seconds())
-    return min((limit for limit in limits if limit is not None), default=None)
+def _watch_settings(operator: RayTenantJobOperator) -> WatchSettings:
+    """How the job is to be watched. ``execution_timeout`` counts from now: `execute` has just begun."""
+    execution = operator.execution_timeout.total_seconds() if operator.execution_timeout else None
+    return WatchSettings(
+        limits=Limits(
+            queue_timeout=operator.queue_timeout,
+            job_timeout=operator.job_timeout,
+            execution_timeout=execution,
+            outage_budget=operator.outage_budget,
+            poll_interval=operator.poll_interval,
+        ),
+        prepared_at=time.time(),
+        skip_on=operator.skip_on_exit_code,
+    )
 
 
 def _result_max_bytes() -> int:

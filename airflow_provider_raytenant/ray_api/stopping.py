@@ -7,6 +7,7 @@ import contextlib
 import time
 from typing import Final
 
+from airflow_provider_raytenant.domain.job_info import JobInfo
 from airflow_provider_raytenant.domain.status import JobStatus
 from airflow_provider_raytenant.exceptions import JobNotFoundError, RayUnavailableError
 from airflow_provider_raytenant.ray_api.client import RayClient
@@ -25,8 +26,13 @@ class JobStop:
         self._client = client
         self._submission_id = submission_id
         self.revoked = False
-        self.status: JobStatus | None = None
+        self.job: JobInfo | None = None
         """What Ray said last; ``None`` where it does not know the job."""
+
+    @property
+    def status(self) -> JobStatus | None:
+        """The status by the last record; ``None`` where Ray does not know the job."""
+        return None if self.job is None else self.job.status
 
     @property
     def cannot_start(self) -> bool:
@@ -39,9 +45,9 @@ class JobStop:
         :raises RayUnavailableError: no sound answer.
         """
         try:
-            self.status = (await self._client.job(self._submission_id)).status
+            self.job = await self._client.job(self._submission_id)
         except JobNotFoundError:
-            self.status = None
+            self.job = None
         if self.status is not None and self.status.is_terminal:
             return True
         if self.status is not JobStatus.RUNNING and not self.revoked:

@@ -1,79 +1,112 @@
 """One job from submit to end: what the trigger does, and the worker where a task is not deferred.
 
-The submit goes by the try's own id, so it can be repeated: whoever comes second finds the job of the
-first. Being cancelled leaves the job alone; stopping it is a decision of its own (:func:`stop_job`).
+:mod:`airflow_provider_raytenant.domain.lifecycle` says what comes next; this does it. The submit goes by the
+try's own id, so it can be repeated: whoever comes second finds the job of the first. Being cancelled leaves
+the job alone; stopping it is a decision of its own (:mod:`airflow_provider_raytenant.ray_api.stopping`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
 
-from airflow_provider_raytenant.domain.job_info import JobInfo
 from airflow_provider_raytenant.domain.job_spec import METADATA_PREFIX
+from airflow_provider_raytenant.domain.lifecycle import (
+    CheckSupervisor,
+    End,
+    Lifecycle,
+    Limits,
+    Look,
+    Step,
+    Stop,
+    Submit,
+    Wake,
+)
 from airflow_provider_raytenant.domain.outcome import Outcome, outcome_of
 from airflow_provider_raytenant.domain.status import JobStatus
 from airflow_provider_raytenant.exceptions import (
-    JobLostError,
     JobNotFoundError,
-    JobTimeoutError,
     PackageLostError,
     RayAuthError,
     RayRequestError,
+    RayTenantError,
     RayUnavailableError,
 )
-from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.log_follower import LogFollower
 from airflow_provider_raytenant.ray_api.packages import runner_package
-from airflow_provider_raytenant.ray_api.stopping import stop_job
+from airflow_provider_raytenant.ray_api.shared import SharedCluster
+from airflow_provider_raytenant.ray_api.stopping import JobStop
 from airflow_provider_raytenant.runner.end_record import strip_end_record
 
-OUTAGE_BUDGET: Final = 600.0
-"""Seconds of a dashboard without sound answers after which the wait is given up (retryable)."""
-
-TIMEOUT_GRACE: Final = 60.0
-"""Seconds that the runner has for keeping ``job_timeout`` itself before the job is stopped from here."""
-
-_FIRST_POLL: Final = 0.5
-_T = TypeVar("_T")
+_PACE = 1.0
+"""All pauses are as many times as long; tests have no time."""
 
 
 @dataclass(frozen=True)
 class WatchSettings:
-    """How to watch: ``poll_interval`` and the deadlines in seconds; no ``job_timeout`` is no deadline."""
+    """How to watch a job.
 
-    poll_interval: float = 5.0
-    job_timeout: float | None = None
-    outage_budget: float = OUTAGE_BUDGET
+    :param limits: its deadlines, and how often to look.
+    :param prepared_at: when its task began, in seconds since the epoch; ``0`` is not known.
+    :param skip_on: exit codes that skip the task.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    prepared_at: float = 0.0
+    skip_on: Sequence[int] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """For a trigger's arguments; :meth:`from_json` is the way back."""
+        return {"limits": asdict(self.limits), "prepared_at": self.prepared_at, "skip_on": list(self.skip_on)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The settings that :meth:`to_json` gave."""
+        return cls(Limits(**data["limits"]), data["prepared_at"], tuple(data["skip_on"]))
+
+    def limits_now(self) -> Limits:
+        """The limits with what is left of ``execution_timeout`` at this moment."""
+        total = self.limits.execution_timeout
+        if total is None or not self.prepared_at:
+            return self.limits
+        return replace(self.limits, execution_left=total - (time.time() - self.prepared_at))
 
 
 class JobWatch:
     """Submits one request and follows its job to the end.
 
-    :param client: an open client.
+    :param cluster: the cluster, shared with whoever else watches a job there.
     :param request: the body of the submit, with the try's ``submission_id``.
     :param emit: gets each line of the job's output.
     :param note: gets what happens: status changes, outages.
+    :param adopt: the submission id of a job that is there already: it is followed, and nothing submitted.
     """
 
     def __init__(
         self,
-        client: RayClient,
+        cluster: SharedCluster,
         request: dict[str, Any],
         settings: WatchSettings,
         emit: Callable[[str], None],
         note: Callable[[str], None],
+        adopt: str | None = None,
     ) -> None:
-        self._client = client
+        self._cluster = cluster
+        self._client = cluster.client
         self._request = request
         self._settings = settings
         self._note = note
-        self._submission_id: str = request["submission_id"]
-        self._follower = LogFollower(client, self._submission_id, emit, note)
+        self._adopt = adopt
+        self._submission_id: str = adopt or request["submission_id"]
+        self._life = Lifecycle(self._submission_id, settings.limits_now(), time.monotonic())
+        self._stop = JobStop(self._client, self._submission_id)
+        self._follower = LogFollower(self._client, self._submission_id, emit, note)
+        self._follows = False
 
     async def run(self) -> Outcome:
         """Submit, or adopt what is there, and wait for the end.
@@ -82,20 +115,77 @@ class JobWatch:
         :raises RayAuthError, RayRequestError: Ray refused the request.
         :raises PackageLostError: the job's code left the cluster before the submit.
         """
-        created = await self._through_outages(self._submit)
-        self._note(f"Job {self._submission_id} {'submitted' if created else 'found, following it'}.")
-        self._follower.start()
+        step = self._life.begin(there=self._adopt is not None)
         try:
-            job = await self._until_ended()
-            if job is not None:
-                await self._follower.finish(job.driver_node_id)
+            while not isinstance(step, End):
+                self._tell()
+                step = await self._do(step)
+            self._tell()
+            return await self._outcome(step)
         finally:
             await self._follower.cancel()
+
+    async def _do(self, step: Step) -> Step:
+        try:
+            match step:
+                case Submit(after):
+                    await _pause(after)
+                    created = await self._submit()
+                    return self._life.submitted(created, time.monotonic())
+                case Look(after):
+                    return await self._look(after)
+                case Stop(after):
+                    await _pause(after)
+                    return await self._stop_and_look()
+                case CheckSupervisor():
+                    return self._life.supervisor(await self._supervisor_lives(), time.monotonic())
+                case Wake():
+                    with contextlib.suppress(RayTenantError):
+                        await self._client.stop(self._submission_id)
+                    return await self._look(0.0)
+                case _:
+                    raise TypeError(f"no step: {step!r}")
+        except JobNotFoundError:
+            return self._life.unknown(time.monotonic())
+        except RayUnavailableError as error:
+            return self._life.outage(error, time.monotonic())
+        except (RayAuthError, RayRequestError) as error:
+            if isinstance(step, Submit):
+                raise
+            # The job was there: a proxy has lost the dashboard, or a token is being changed. To fail now
+            # would leave a running job behind, so it counts as an outage.
+            return self._life.outage(error, time.monotonic())
+
+    async def _look(self, after: float) -> Step:
+        after *= _PACE
+        job = await self._cluster.poller.look(
+            self._submission_id, earliest=0.75 * after, latest=after * random.uniform(1.0, 1.1)
+        )
+        if job.status is JobStatus.RUNNING and not self._follows:
+            self._follows = True
+            self._follower.start()
+        return self._life.saw(job, time.monotonic(), age=self._age(job.start_time))
+
+    async def _stop_and_look(self) -> Step:
+        await self._stop.step()
+        job = self._stop.job
         if job is None:
-            text = f"Ray no longer knows job {self._submission_id}; was its head restarted?"
-            return Outcome(self._submission_id, error=JobLostError(text))
-        job = replace(job, message=strip_end_record(job.message))
-        return outcome_of(job, self._follower.record)
+            return self._life.unknown(time.monotonic())
+        return self._life.saw(job, time.monotonic(), cannot_start=self._stop.cannot_start)
+
+    async def _supervisor_lives(self) -> bool:
+        try:
+            return self._submission_id in await self._cluster.poller.supervisors()
+        except RayTenantError:
+            # What cannot be found out is no reason to doubt the record.
+            return True
+
+    def _age(self, start_time: int | None) -> float:
+        """Seconds since the submit at least. Ray's clock may be wrong, so ours has a word in it."""
+        if not start_time or not self._settings.prepared_at:
+            return 0.0
+        now = time.time()
+        return max(0.0, min(now - start_time / 1000, now - self._settings.prepared_at))
 
     async def _submit(self) -> bool:
         if not await self._pin_packages():
@@ -130,79 +220,26 @@ class JobWatch:
             return False
         return True
 
-    async def _until_ended(self) -> JobInfo | None:
-        """The job's last record; ``None`` when Ray no longer knows the job."""
-        started = time.monotonic()
-        running_since: float | None = None
-        status: JobStatus | None = None
-        while True:
-            try:
-                job = await self._through_outages(self._look)
-            except JobNotFoundError:
-                return None
-            now = time.monotonic()
-            if job.status is not status:
-                status = job.status
-                self._note(f"Job {self._submission_id} is {status.value}{_about(job)}.")
-            if status.is_terminal:
-                return job
-            if status is JobStatus.RUNNING and running_since is None:
-                running_since = now
-            await self._keep_deadline(running_since, now)
-            await asyncio.sleep(self._delay(now - started))
-
-    async def _look(self) -> JobInfo:
-        try:
-            return await self._client.job(self._submission_id)
-        except (RayAuthError, RayRequestError) as error:
-            # The job was there: a proxy has lost the dashboard, or a token is being changed. To fail now
-            # would leave a running job behind, so it counts as an outage.
-            raise RayUnavailableError(str(error)) from error
-
-    async def _keep_deadline(self, running_since: float | None, now: float) -> None:
-        limit = self._settings.job_timeout
-        if limit is None or running_since is None or now - running_since < limit + TIMEOUT_GRACE:
-            return
-        self._note(f"Job {self._submission_id} runs past its job_timeout of {limit:g} s; stopping it.")
-        ended = await stop_job(self._client, self._submission_id)
-        told = "was stopped" if ended else "was told to stop, but still lives"
-        raise JobTimeoutError(
-            f"ran longer than its job_timeout of {limit:g} s and {told} (job {self._submission_id})",
-            job_timeout=limit,
+    async def _outcome(self, end: End) -> Outcome:
+        job = end.job
+        if job is not None and job.status.is_terminal:
+            await self._follower.finish(job.driver_node_id)
+        if isinstance(end.error, RayUnavailableError):
+            raise end.error
+        if end.error is not None or job is None:
+            return Outcome(self._submission_id, error=end.error)
+        return outcome_of(
+            replace(job, message=strip_end_record(job.message)),
+            self._follower.record,
+            deadline=self._settings.limits.of_runner,
+            skip_on=self._settings.skip_on,
         )
 
-    def _delay(self, age: float) -> float:
-        """Seconds to the next poll: short for a young job, at most the interval, a tenth of jitter."""
-        wait = min(self._settings.poll_interval, max(_FIRST_POLL, age / 10))
-        return wait * random.uniform(0.9, 1.1)
-
-    async def _through_outages(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Repeat ``call`` while the dashboard gives no sound answer, up to the outage budget."""
-        since: float | None = None
-        while True:
-            try:
-                answer = await call()
-            except JobNotFoundError:
-                raise
-            except RayUnavailableError as error:
-                now = time.monotonic()
-                if since is None:
-                    since = now
-                    self._note(
-                        f"{error}. Trying for {self._settings.outage_budget:g} s; the job is not affected."
-                    )
-                if now - since > self._settings.outage_budget:
-                    raise
-                await asyncio.sleep(min(10.0, 1 + (now - since) / 4) * random.uniform(0.9, 1.1))
-            else:
-                if since is not None:
-                    self._note("Ray answers again.")
-                return answer
+    def _tell(self) -> None:
+        notes, self._life.notes = self._life.notes, []
+        for note in notes:
+            self._note(note)
 
 
-def _about(job: JobInfo) -> str:
-    return (
-        f" on node {job.driver_node_id[:12]}"
-        if job.status is JobStatus.RUNNING and job.driver_node_id
-        else ""
-    )
+async def _pause(seconds: float) -> None:
+    await asyncio.sleep(seconds * _PACE * random.uniform(0.9, 1.1))

@@ -11,6 +11,7 @@ from airflow_provider_raytenant.domain.outcome import Outcome, outcome_of
 from airflow_provider_raytenant.domain.status import JobStatus
 from airflow_provider_raytenant.exceptions import (
     JobFailedError,
+    JobKilledError,
     JobLostError,
     JobResultError,
     JobStartTimeoutError,
@@ -67,35 +68,62 @@ def test_rays_status_stands_above_what_a_record_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error_type", "kind", "retryable", "text"),
+    ("error_type", "kind", "retryable", "text", "more"),
     [
         (
             "RUNTIME_ENV_SETUP_FAILURE",
             exceptions.JobSetupError,
             True,
             "Ray could not set up the runtime environment",
+            {},
         ),
         (
             "JOB_SUPERVISOR_ACTOR_START_FAILURE",
             RuntimeEnvError,
             False,
             "Ray could not start the job as it was asked for",
+            {},
         ),
         (
             "JOB_SUPERVISOR_ACTOR_START_TIMEOUT",
             JobStartTimeoutError,
             True,
             "Ray found no room for the job in time",
+            {"deadline": "ray_start_timeout"},
         ),
-        ("JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE", JobStartTimeoutError, True, "Ray could not place the job"),
-        ("JOB_SUPERVISOR_ACTOR_DIED", JobLostError, True, "the job's supervisor died"),
-        ("JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE", JobLostError, True, "the job's supervisor failed"),
-        ("JOB_ENTRYPOINT_COMMAND_START_ERROR", JobFailedError, True, "the job failed without an exit code"),
-        ("A_TYPE_OF_A_LATER_RAY", JobFailedError, True, "the job failed without an exit code"),
+        (
+            "JOB_SUPERVISOR_ACTOR_UNSCHEDULABLE",
+            JobStartTimeoutError,
+            True,
+            "Ray could not place the job",
+            {"deadline": "ray_start_timeout"},
+        ),
+        (
+            "JOB_SUPERVISOR_ACTOR_DIED",
+            JobLostError,
+            True,
+            "the job's supervisor died",
+            {"lost": "supervisor"},
+        ),
+        (
+            "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE",
+            JobLostError,
+            True,
+            "the job's supervisor failed",
+            {"lost": "supervisor"},
+        ),
+        (
+            "JOB_ENTRYPOINT_COMMAND_START_ERROR",
+            JobFailedError,
+            True,
+            "the job failed without an exit code",
+            {},
+        ),
+        ("A_TYPE_OF_A_LATER_RAY", JobFailedError, True, "the job failed without an exit code", {}),
     ],
 )
 def test_each_error_type_of_ray_has_its_class(
-    error_type: str, kind: type, retryable: bool, text: str
+    error_type: str, kind: type, retryable: bool, text: str, more: dict[str, Any]
 ) -> None:
     outcome = outcome_of(_job(error_type=error_type, message=" what Ray says\n"), None)
     assert type(outcome.error) is kind
@@ -109,31 +137,91 @@ def test_each_error_type_of_ray_has_its_class(
         "error_type": error_type,
         "exit_code": None,
         "ray_message": " what Ray says\n",
+        **more,
     }
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "text"),
+    ("exit_code", "text", "killed_by"),
     [
-        (1, "the entrypoint failed with exit code 1"),
-        (3, "the entrypoint failed with exit code 3"),
-        (127, "the entrypoint failed with exit code 127"),
-        (143, "the entrypoint failed with exit code 143"),
-        (255, "the entrypoint failed with exit code 255"),
-        (137, "the entrypoint was killed by SIGKILL; often the node ran out of memory"),
-        (-9, "the entrypoint was killed by SIGKILL; often the node ran out of memory"),
-        (-15, "the entrypoint was killed by SIGTERM"),
-        (-11, "the entrypoint was killed by SIGSEGV"),
-        (-99, "the entrypoint was killed by signal 99"),
-        (None, "the job failed without an exit code"),
+        (1, "the entrypoint failed with exit code 1", None),
+        (3, "the entrypoint failed with exit code 3", None),
+        (127, "the entrypoint failed with exit code 127", None),
+        (143, "the entrypoint failed with exit code 143", None),
+        (255, "the entrypoint failed with exit code 255", None),
+        (137, "the entrypoint was killed by SIGKILL; often the node ran out of memory", "SIGKILL"),
+        (-9, "the entrypoint was killed by SIGKILL; often the node ran out of memory", "SIGKILL"),
+        (-15, "the entrypoint was killed by SIGTERM", "SIGTERM"),
+        (-11, "the entrypoint was killed by SIGSEGV", "SIGSEGV"),
+        (-99, "the entrypoint was killed by signal 99", "99"),
+        (None, "the job failed without an exit code", None),
     ],
 )
-def test_an_exit_code_or_signal_is_told(exit_code: int | None, text: str) -> None:
+def test_an_exit_code_or_signal_is_told(exit_code: int | None, text: str, killed_by: str | None) -> None:
     outcome = outcome_of(_job(exit_code=exit_code), None)
-    assert type(outcome.error) is JobFailedError
+    assert type(outcome.error) is (JobKilledError if killed_by else JobFailedError)
     assert outcome.retryable
     assert str(outcome.error) == f"{text} (job acme-1)"
     assert outcome.error.details["exit_code"] == exit_code
+    assert outcome.error.details.get("signal") == killed_by
+
+
+OOM = "Task was killed due to the node running low on memory."
+
+
+def test_a_supervisor_that_rays_memory_monitor_killed_was_killed() -> None:
+    outcome = outcome_of(_job(error_type="JOB_SUPERVISOR_ACTOR_DIED", message=f"died: {OOM}"), None)
+    assert type(outcome.error) is JobKilledError
+    assert outcome.retryable
+    assert outcome.error.details["out_of_memory"] is True
+
+
+def test_an_entrypoint_that_failed_for_want_of_memory_says_so() -> None:
+    outcome = outcome_of(_job(exit_code=1, message=f"ray.exceptions.OutOfMemoryError: {OOM}"), None)
+    assert type(outcome.error) is JobFailedError
+    assert "its output speaks of a lack of memory" in str(outcome.error)
+    assert outcome.error.details["out_of_memory"] is True
+
+
+def test_a_supervisor_that_is_gone_is_no_bad_request() -> None:
+    """Ray gives both the same error type."""
+    said = "Unexpected error occurred: failed to get job supervisor."
+    outcome = outcome_of(_job(error_type="JOB_SUPERVISOR_ACTOR_START_FAILURE", message=said), None)
+    assert type(outcome.error) is JobLostError
+    assert outcome.retryable
+
+
+def test_a_job_without_its_ticket_was_stopped_before_it_started() -> None:
+    outcome = outcome_of(_job(exit_code=77), {"outcome": "no_ticket", "exit_code": 77})
+    assert type(outcome.error) is JobStoppedError
+    assert "its entrypoint did not run" in str(outcome.error)
+
+
+@pytest.mark.parametrize(
+    ("record", "skips"),
+    [
+        ({"outcome": "exited", "exit_code": 99}, True),
+        ({"outcome": "exited", "exit_code": 99, "result_error": {"message": "x"}}, False),
+        ({"outcome": "not_started", "exit_code": 99}, False),
+        (None, False),
+    ],
+)
+def test_an_exit_code_of_the_entrypoint_may_skip_the_task(record: dict[str, Any] | None, skips: bool) -> None:
+    outcome = outcome_of(_job(exit_code=99), record, skip_on=(99,))
+    assert outcome.skipped is skips
+    assert (outcome.error is None) is skips
+    assert outcome_of(_job(exit_code=99), record).error is not None
+    assert Outcome.from_json(json.loads(json.dumps(outcome.to_json()))).skipped is skips
+
+
+def test_of_a_long_message_the_end_is_shown_and_the_whole_kept() -> None:
+    message = "\n".join(["Traceback", *(f"line {n}" for n in range(100)), "ERROR: it was pip"])
+    outcome = outcome_of(_job(error_type="RUNTIME_ENV_SETUP_FAILURE", message=message), None)
+    assert outcome.error is not None
+    shown = str(outcome.error).splitlines()
+    assert len(shown) < 20
+    assert shown[-1] == "ERROR: it was pip"
+    assert outcome.error.details["ray_message"] == message
 
 
 def test_a_message_that_only_quotes_the_output_is_left_out() -> None:
@@ -155,6 +243,12 @@ def test_a_run_that_took_too_long_is_a_timeout(status: str) -> None:
     assert type(outcome.error) is JobTimeoutError
     assert outcome.retryable
     assert str(outcome.error) == "ran longer than its job_timeout and was ended after 62 s (job acme-1)"
+    assert outcome.error.details["deadline"] == "job_timeout"
+    record = {"outcome": "job_timeout", "seconds": 5.2}
+    outcome = outcome_of(_job(status, exit_code=124), record, deadline=("execution_timeout", 5))
+    assert outcome.error is not None
+    assert "its execution_timeout" in str(outcome.error)
+    assert outcome.error.details["deadline"] == "execution_timeout"
 
 
 def test_a_result_that_cannot_become_an_xcom_is_terminal_and_keeps_its_details() -> None:
@@ -170,7 +264,7 @@ def test_a_stopped_job_was_stopped() -> None:
     outcome = outcome_of(_job("STOPPED"), {"outcome": "signaled", "signal": 15})
     assert type(outcome.error) is JobStoppedError
     assert outcome.retryable
-    assert str(outcome.error) == "the job was stopped (job acme-1)"
+    assert str(outcome.error) == "the job was stopped, and not by its task (job acme-1)"
 
 
 @pytest.mark.parametrize(

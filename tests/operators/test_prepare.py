@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +16,7 @@ from airflow_provider_raytenant.operators import prepare as module
 from airflow_provider_raytenant.operators.job import RayTenantJobOperator, Workers
 from airflow_provider_raytenant.operators.prepare import Prepared, prepare
 from airflow_provider_raytenant.ray_api.packages import runner_package
+from airflow_provider_raytenant.ray_api.tickets import ticket_package
 
 
 @dataclass
@@ -99,7 +98,7 @@ def test_a_folder_beside_the_dag_becomes_a_package_of_this_tenant(
     assert uri.startswith("gcs://_ray_pkg_")
     assert uri != globex["runtime_env"]["working_dir"]
     assert "--private-cwd" not in acme["entrypoint"]
-    assert uri in [package.uri for package in no_cluster[0][-1]]
+    assert uri in [package.uri for package in no_cluster[0][-2]]
 
 
 def test_modules_and_the_runner_are_packages_too(tmp_path: Path, no_cluster: list[Any]) -> None:
@@ -109,7 +108,7 @@ def test_modules_and_the_runner_are_packages_too(tmp_path: Path, no_cluster: lis
     modules = request["runtime_env"]["py_modules"]
     runner = runner_package("acme").uri
     assert (modules[0], modules[2]) == (runner, archive)
-    assert set(modules[:2]) == {package.uri for package in no_cluster[0][-1]}
+    assert set(modules[:2]) == {package.uri for package in no_cluster[0][-2]}
 
 
 @pytest.mark.parametrize(
@@ -183,11 +182,46 @@ def test_the_clusters_own_token_is_refused_in_a_request(monkeypatch: pytest.Monk
         made(env_vars={"T": "token-of-cluster-7"})
 
 
-def test_execution_timeout_is_a_deadline_of_the_job_since_airflow_does_not_keep_it_while_deferred() -> None:
+def test_the_runner_keeps_the_shorter_of_the_two_deadlines() -> None:
     prepared = made(execution_timeout=timedelta(minutes=1), job_timeout=90)
-    assert prepared.settings.job_timeout == 60
+    assert prepared.settings.limits.job_timeout == 90
+    assert prepared.settings.limits.execution_timeout == 60
     assert "--job-timeout 60" in prepared.request["entrypoint"]
-    assert made(execution_timeout=timedelta(minutes=2), job_timeout=90).settings.job_timeout == 90
+    assert "--job-timeout 90" in made(job_timeout=90).request["entrypoint"]
+    assert "--job-timeout" not in made().request["entrypoint"]
+
+
+def test_deadlines_and_codes_reach_the_watch() -> None:
+    limits = made(queue_timeout=timedelta(minutes=5), outage_budget=30, poll_interval=2).settings.limits
+    assert (limits.queue_timeout, limits.outage_budget, limits.poll_interval) == (300, 30, 2)
+    assert (made().settings.limits.queue_timeout, made().settings.limits.outage_budget) == (840, 600)
+    assert made(skip_on_exit_code=99).settings.skip_on == [99]
+    assert made(skip_on_exit_code=[99, 98]).settings.skip_on == [98, 99]
+
+
+@pytest.mark.parametrize("codes", [0, 256, True, "99", [99, "98"], [99.0], -9, 124, 77, 65])
+def test_only_exit_codes_of_an_entrypoint_can_skip(codes: Any) -> None:
+    with pytest.raises(RequestError, match=r"skip_on_exit_code: found .*; allowed: exit codes from 1 to 255"):
+        made(skip_on_exit_code=codes)
+
+
+@pytest.mark.parametrize("name", ["job_timeout", "queue_timeout", "outage_budget", "poll_interval"])
+@pytest.mark.parametrize("value", [0, -1, "5", True, timedelta(0)])
+def test_a_time_is_a_number_of_seconds_or_a_timedelta(name: str, value: Any) -> None:
+    with pytest.raises(RequestError, match=f"{name}: found .*; allowed: seconds above 0, or a timedelta"):
+        made(**{name: value})
+
+
+def test_nothing_starts_without_the_ticket_of_this_very_try() -> None:
+    prepared = made()
+    ticket = ticket_package(prepared.submission_id)
+    assert prepared.request["runtime_env"]["py_modules"][-1] == ticket.uri
+    assert f"--ticket {prepared.submission_id} " in prepared.request["entrypoint"]
+
+
+def test_only_a_job_that_a_worker_waits_for_may_be_adopted() -> None:
+    assert made(deferrable=False).request["metadata"]["raytenant.adoptable"] == "true"
+    assert "raytenant.adoptable" not in made().request["metadata"]
 
 
 def test_a_result_that_tasks_are_mapped_over_comes_from_a_worker() -> None:
@@ -197,26 +231,6 @@ def test_a_result_that_tasks_are_mapped_over_comes_from_a_worker() -> None:
         RayTenantJobOperator.partial(task_id="work", tenant="acme").expand(entrypoint=parts.output)
     assert prepare(parts, {"ti": FakeTask()}).resume_on_worker is True  # type: ignore[typeddict-item]
     assert prepare(alone, {"ti": FakeTask()}).resume_on_worker is False  # type: ignore[typeddict-item]
-
-
-def test_a_stop_from_a_signal_handler_works_while_the_job_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stopped: list[str] = []
-
-    async def stop(client: Any, submission_id: str) -> bool:
-        stopped.append(submission_id)
-        return True
-
-    monkeypatch.setattr(module, "stop_job", stop)
-    prepared = made()
-
-    async def waiting() -> None:
-        # As Airflow does it: `on_kill` is called in the thread whose event loop waits for the job.
-        module.stop_here(prepared, logging.getLogger(__name__))
-
-    asyncio.run(waiting())
-    assert stopped == [prepared.submission_id]
 
 
 def test_the_same_try_has_the_same_id_and_another_try_another() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import SimpleNamespace
 
 import pytest
 import tenacity
@@ -28,8 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_follower, "RECORD_WAIT", 0.05)
     monkeypatch.setattr(log_follower, "_RECONNECT_AFTER", 0.01)
     monkeypatch.setattr(stopping, "_INTERVAL", 0.01)
-    # The jitter is a factor of every delay of the watch: 0.5 s become 5 ms.
-    monkeypatch.setattr(watch, "random", SimpleNamespace(uniform=lambda _low, _high: 0.01))
+    monkeypatch.setattr(watch, "_PACE", 0.01)
 
 
 class Clock:
@@ -39,6 +37,9 @@ class Clock:
         self.now = 1000.0
 
     def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
         return self.now
 
 

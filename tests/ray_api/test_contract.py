@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_raytenant.domain.job_info import JobInfo
+from airflow_provider_raytenant.domain.lifecycle import Limits
 from airflow_provider_raytenant.domain.status import JobStatus
 from airflow_provider_raytenant.exceptions import (
     JobNotFoundError,
@@ -36,6 +37,7 @@ from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings
 from tests.fakes.prefix_proxy import PrefixProxy
 from tests.fakes.ray_server import GIB, FakeRay
 from tests.ray_api.conftest import TOKEN
+from tests.ray_api.watching import shared
 
 PREFIX = "/some/prefix"
 BOUND_SECONDS = 90.0
@@ -279,7 +281,10 @@ async def test_a_watch(ray: Contract) -> None:
     lines: list[str] = []
     request = ray.request("echo hello")
     outcome = await asyncio.wait_for(
-        JobWatch(ray.client, request, WatchSettings(0.1), lines.append, said.append).run(), BOUND_SECONDS
+        JobWatch(
+            shared(ray.client), request, WatchSettings(Limits(poll_interval=0.1)), lines.append, said.append
+        ).run(),
+        BOUND_SECONDS,
     )
 
     # The runner is not around this job, so nothing says whether it had a result.
@@ -297,7 +302,9 @@ async def test_a_real_job_behind_a_prefix(cluster: RayCluster, monkeypatch: pyte
         ray = await opened(stack, cluster.dashboard_url, True)
         lines: list[str] = []
         request = ray.request("echo begin; sleep 600")
-        watch = JobWatch(ray.client, request, WatchSettings(0.1), lines.append, lines.append)
+        watch = JobWatch(
+            shared(ray.client), request, WatchSettings(Limits(poll_interval=0.1)), lines.append, lines.append
+        )
         watching = asyncio.create_task(watch.run())
         async with asyncio.timeout(BOUND_SECONDS):
             while "begin" not in lines:

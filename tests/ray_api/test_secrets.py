@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_raytenant.domain.lifecycle import Limits
 from airflow_provider_raytenant.exceptions import RayTenantError
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
@@ -17,6 +18,7 @@ from tests.fakes import faults
 from tests.fakes.faults import Fault
 from tests.fakes.ray_server import FakeRay
 from tests.ray_api.conftest import TOKEN
+from tests.ray_api.watching import shared
 
 HEADER = "a-header-that-nobody-may-see"
 
@@ -84,7 +86,9 @@ async def test_no_note_shows_them(fake: FakeRay, endpoint: RayEndpoint) -> None:
     fake.fail("GET", "/api/jobs/j/logs", *[faults.status(401)] * 4)
     async with RayClient(endpoint, attempts=1) as client:
         request = {"submission_id": "j", "entrypoint": "true"}
-        await JobWatch(client, request, WatchSettings(0.01), said.append, said.append).run()
+        await JobWatch(
+            shared(client), request, WatchSettings(Limits(poll_interval=0.01)), said.append, said.append
+        ).run()
         follower = LogFollower(client, "nope", said.append, said.append)
         follower.start()
         await follower.finish()

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_raytenant.domain.lifecycle import TIMEOUT_GRACE, WAITING_STOP_PATIENCE
 from airflow_provider_raytenant.domain.status import JobStatus
 from airflow_provider_raytenant.exceptions import (
     JobFailedError,
+    JobKilledError,
     JobLostError,
     JobResultError,
     JobSetupError,
@@ -21,10 +23,9 @@ from airflow_provider_raytenant.exceptions import (
     RayRequestError,
     ResultLostError,
 )
-from airflow_provider_raytenant.ray_api import watch as watch_module
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.packages import runner_package
-from airflow_provider_raytenant.ray_api.watch import WatchSettings
+from airflow_provider_raytenant.ray_api.tickets import ticket_package
 from airflow_provider_raytenant.runner.end_record import encode
 from tests.fakes import faults
 from tests.fakes.ray_server import FakeJob, FakeRay
@@ -81,7 +82,7 @@ ENDS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, type[Exception], st
         JobFailedError,
         "failed with exit code 3",
     ),
-    "killed": ({"status": "FAILED", "exit_code": -9}, None, JobFailedError, "killed by SIGKILL"),
+    "killed": ({"status": "FAILED", "exit_code": -9}, None, JobKilledError, "killed by SIGKILL"),
     "own deadline": (
         {"status": "FAILED", "exit_code": 124},
         {"outcome": "job_timeout", "seconds": 60.2},
@@ -167,11 +168,14 @@ async def test_a_job_that_is_there_is_followed(
     job = fake.add_job("j")
     job.status = status
     job.write("written before\n")
+    if status == "SUCCEEDED":
+        job.write_record(result="of the first")
     watched = Watched(client)
     await until(lambda: watched.noted("Job j found, following it."), "the note")
-    job.run()
-    job.write_record(result="of the first")
-    job.end()
+    if status != "SUCCEEDED":
+        job.run()
+        job.write_record(result="of the first")
+        job.end()
     outcome = await watched.outcome()
 
     assert outcome.result == "of the first"
@@ -244,7 +248,7 @@ async def test_a_lost_package_of_a_job_that_is_there(fake: FakeRay, client: RayC
 async def test_the_deadline_is_kept_from_here_if_the_runner_does_not(
     fake: FakeRay, client: RayClient, clock: Clock, until: Until
 ) -> None:
-    watched = Watched(client, job_timeout=100)
+    watched = Watched(client, job_timeout=100, queue_timeout=None)
     job = await submitted(fake, until)
 
     async def polls(count: int) -> None:
@@ -256,34 +260,83 @@ async def test_the_deadline_is_kept_from_here_if_the_runner_does_not(
     await polls(2)
     job.run()
     await until(lambda: watched.noted("is RUNNING"), "the note of RUNNING")
-    clock.now += 100 + watch_module.TIMEOUT_GRACE - 1
+    clock.now += 100 + TIMEOUT_GRACE - 1
     await polls(2)
     assert not job.stop_asked
     clock.now += 2
 
-    text = r"ran longer than its job_timeout of 100 s and was stopped \(job j\)"
-    with pytest.raises(JobTimeoutError, match=text) as caught:
-        await watched.outcome()
-
-    assert caught.value.details == {"job_timeout": 100}
+    error = (await watched.outcome()).error
+    assert isinstance(error, JobTimeoutError)
+    assert str(error) == "job j ran longer than its job_timeout of 100 s, and was stopped"
+    assert error.details == {"deadline": "job_timeout", "seconds": 100}
     assert job.status == "STOPPED"
-    assert watched.noted("runs past its job_timeout of 100 s; stopping it.")
+    assert watched.noted("ran longer than its job_timeout of 100 s: stopping it.")
     await until(lambda: not fake.tails, "the end of the stream")
 
 
-async def test_a_job_that_does_not_obey_its_deadline(
-    fake: FakeRay, client: RayClient, monkeypatch: pytest.MonkeyPatch
+async def test_a_job_that_waits_too_long_loses_its_ticket_and_the_task_goes_on(
+    fake: FakeRay, client: RayClient, clock: Clock, until: Until
 ) -> None:
-    monkeypatch.setattr(watch_module, "TIMEOUT_GRACE", 0.0)
-    shorter = {**watch_module.stop_job.__kwdefaults__, "patience": 0.2}
-    monkeypatch.setattr(watch_module.stop_job, "__kwdefaults__", shorter)
-    job = fake.add_job("j")
-    job.stops = False
-    job.run()
+    watched = Watched(client, queue_timeout=60)
+    job = await submitted(fake, until)
+    await until(lambda: watched.noted("is PENDING"), "the note of PENDING")
+    clock.now += 61
+    await until(lambda: job.stop_asked, "the stop")
+    assert ticket_package("j", valid=False).content in fake.packages.values()
+    clock.now += WAITING_STOP_PATIENCE
 
-    with pytest.raises(JobTimeoutError, match="was told to stop, but still lives"):
-        await Watched(client, job_timeout=0.0).outcome()
-    assert job.status == "RUNNING"
+    error = (await watched.outcome()).error
+    assert isinstance(error, JobStartTimeoutError)
+    assert "queue_timeout of 60 s, and will end without running" in str(error)
+
+
+async def test_execution_timeout_counts_from_the_start_of_the_task(
+    fake: FakeRay, client: RayClient, clock: Clock, until: Until
+) -> None:
+    watched = Watched(client, execution_timeout=300, prepared_at=clock.now - 250)
+    job = await submitted(fake, until)
+    job.run()
+    await until(lambda: watched.noted("is RUNNING"), "the note of RUNNING")
+    clock.now += 51
+
+    error = (await watched.outcome()).error
+    assert isinstance(error, JobTimeoutError)
+    assert error.details == {"deadline": "execution_timeout", "seconds": 300}
+    assert job.status == "STOPPED"
+
+
+async def test_a_record_that_lies_is_found_out(
+    fake: FakeRay, client: RayClient, clock: Clock, until: Until
+) -> None:
+    """RUNNING for ever, and no supervisor: Ray is asked to look; if that does not help, the job is lost."""
+    watched = Watched(client)
+    job = await submitted(fake, until)
+    job.stops = False
+    job.supervised = False
+    job.run()
+    await until(lambda: watched.noted("is RUNNING"), "the note of RUNNING")
+    for _ in range(30):
+        clock.now += 5
+        polled = len(fake.seen)
+        await until(lambda n=polled: watched.task.done() or len(fake.seen) > n + 1, "a look")
+        if watched.task.done():
+            break
+
+    error = (await watched.outcome()).error
+    assert isinstance(error, JobLostError)
+    assert error.details == {"lost": "supervisor"}
+    assert watched.noted("its supervisor is dead; asking it to look")
+    assert len(fake.calls("POST", "/api/jobs/j/stop")) == 1
+
+
+async def test_an_exit_code_may_skip_the_task(fake: FakeRay, client: RayClient, until: Until) -> None:
+    watched = Watched(client, skip_on=(99,))
+    job = await submitted(fake, until)
+    job.write_record(outcome="exited", exit_code=99)
+    job.end("FAILED", exit_code=99)
+
+    outcome = await watched.outcome()
+    assert (outcome.skipped, outcome.error) == (True, None)
 
 
 async def test_a_cancelled_watch_leaves_the_job_alone(fake: FakeRay, client: RayClient, until: Until) -> None:
@@ -329,15 +382,3 @@ async def test_a_watch_cancelled_in_an_outage(fake: FakeRay, client: RayClient, 
 
     with pytest.raises(asyncio.CancelledError):
         await watched.outcome()
-
-
-def test_a_young_job_is_asked_for_often_and_an_old_one_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()  # the real jitter
-    settings = WatchSettings(poll_interval=5.0)
-    watch = watch_module.JobWatch(RayClient(None), REQUEST, settings, print, print)  # type: ignore[arg-type]
-
-    for age, wait in [(0, 0.5), (5, 0.5), (20, 2.0), (50, 5.0), (5000, 5.0)]:
-        delays = [watch._delay(age) for _ in range(200)]
-        assert wait * 0.9 <= min(delays)
-        assert max(delays) <= wait * 1.1
-        assert max(delays) - min(delays) > wait * 0.1

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_raytenant.domain.lifecycle import OUTAGE_BUDGET, Limits
 from airflow_provider_raytenant.exceptions import RayUnavailableError
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
-from airflow_provider_raytenant.ray_api.watch import OUTAGE_BUDGET, WatchSettings
 from tests.fakes import faults
 from tests.fakes.faults import Fault
 from tests.fakes.ray_server import FakeRay
@@ -50,7 +50,7 @@ async def test_an_outage_while_the_job_runs(
     assert watched.lines == ["before", "meanwhile"]
     assert watched.notes.count("Ray answers again.") == 1
     assert len([note for note in watched.notes if "Trying for" in note]) == 1
-    assert len(fake.calls("POST")) == 1
+    assert len(fake.calls("POST", "/api/jobs/")) == 1
 
 
 async def test_an_outage_longer_than_the_budget(
@@ -141,4 +141,4 @@ async def test_an_outage_at_the_end_costs_output_only(fake: FakeRay, client: Ray
 
 
 def test_the_budget_outlives_a_restart_of_the_head() -> None:
-    assert WatchSettings().outage_budget == OUTAGE_BUDGET >= 300
+    assert Limits().outage_budget == OUTAGE_BUDGET >= 300

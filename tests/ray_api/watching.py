@@ -6,8 +6,11 @@ import asyncio
 from typing import Any
 
 from airflow_provider_raytenant.domain.job_spec import METADATA_PREFIX
+from airflow_provider_raytenant.domain.lifecycle import Limits
 from airflow_provider_raytenant.domain.outcome import Outcome
 from airflow_provider_raytenant.ray_api.client import RayClient
+from airflow_provider_raytenant.ray_api.poller import JobPoller
+from airflow_provider_raytenant.ray_api.shared import SharedCluster
 from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings
 
 REQUEST: dict[str, Any] = {
@@ -17,14 +20,24 @@ REQUEST: dict[str, Any] = {
 }
 
 
+def shared(client: RayClient) -> SharedCluster:
+    """A cluster whose client the test has opened."""
+    return SharedCluster(client, JobPoller(client))
+
+
 class Watched:
     """``JobWatch.run`` in a task of its own; ``lines`` is the job's output, ``notes`` the rest."""
 
     def __init__(self, client: RayClient, *, request: dict[str, Any] | None = None, **settings: Any) -> None:
         self.lines: list[str] = []
         self.notes: list[str] = []
+        more = {name: settings.pop(name) for name in ("skip_on", "prepared_at") if name in settings}
         watch = JobWatch(
-            client, request or REQUEST, WatchSettings(**settings), self.lines.append, self.notes.append
+            shared(client),
+            request or REQUEST,
+            WatchSettings(Limits(**settings), **more),
+            self.lines.append,
+            self.notes.append,
         )
         self.task: asyncio.Task[Outcome] = asyncio.create_task(watch.run())
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.triggers.base import TaskFailedEvent, TaskSuccessEvent, TriggerEvent
+from airflow.triggers.base import TaskFailedEvent, TaskSkippedEvent, TaskSuccessEvent, TriggerEvent
 
+from airflow_provider_raytenant.domain.lifecycle import Limits
 from airflow_provider_raytenant.domain.outcome import FAILURE_KEY, Outcome
 from airflow_provider_raytenant.exceptions import JobFailedError, JobResultError, RayUnavailableError
+from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
+from airflow_provider_raytenant.ray_api.watch import WatchSettings
 from airflow_provider_raytenant.triggers import job as module
+from airflow_provider_raytenant.triggers import task as task_module
 from airflow_provider_raytenant.triggers.job import RayTenantJobTrigger
 
 IDENTITY = {
@@ -32,8 +38,7 @@ def trigger(**changes: Any) -> RayTenantJobTrigger:
     arguments: dict[str, Any] = {
         "ray_conn_id": "ray_shared",
         "request": REQUEST,
-        "poll_interval": 1.0,
-        "job_timeout": None,
+        "watch": WatchSettings(Limits(poll_interval=1.0)).to_json(),
         "resume_on_worker": False,
         "retries_left": False,
         "push_result": True,
@@ -49,6 +54,10 @@ class Bench:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.xcoms: dict[str, Any] = {}
         self.outcome: Outcome | Exception = Outcome("id")
+        self.ended = asyncio.Event()
+        self.ended.set()
+        self.states: list[str | Exception | None] = ["deferred"]
+        self.stopped: list[str] = []
         monkeypatch.setattr(module, "RESUME_NOT_BEFORE", 0.0)
         bench = self
 
@@ -60,14 +69,27 @@ class Bench:
             def __init__(self, *arguments: Any) -> None: ...
 
             async def run(self) -> Outcome:
+                await bench.ended.wait()
                 if isinstance(bench.outcome, Exception):
                     raise bench.outcome
                 return bench.outcome
 
         async def endpoint(self: Any) -> Any:
-            return SimpleNamespace(ssl=lambda: True, request_headers=dict)
+            return RayEndpoint("http://127.0.0.1:1")
 
-        monkeypatch.setattr(module.XCom, "aset", aset)
+        async def state(self: Any) -> str | None:
+            found = bench.states.pop(0) if len(bench.states) > 1 else bench.states[0]
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        async def stop(client: Any, submission_id: str, **limits: float) -> bool:
+            bench.stopped.append(submission_id)
+            return True
+
+        monkeypatch.setattr(task_module.XCom, "aset", aset)
+        monkeypatch.setattr(module.OwnTask, "state", state)
+        monkeypatch.setattr(module, "stop_job", stop)
         monkeypatch.setattr(module, "JobWatch", Watch)
         monkeypatch.setattr(module.RayHook, "aendpoint", endpoint)
 
@@ -83,7 +105,9 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def test_its_arguments_survive_the_way_through_the_database() -> None:
-    path, arguments = trigger(job_timeout=5.0).serialize()
+    settings = WatchSettings(Limits(job_timeout=5.0), prepared_at=1.5, skip_on=(98, 99))
+    assert WatchSettings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
+    path, arguments = trigger(watch=settings.to_json()).serialize()
     assert path == f"{RayTenantJobTrigger.__module__}.RayTenantJobTrigger"
     assert RayTenantJobTrigger(**arguments).serialize() == (path, arguments)
 
@@ -129,15 +153,10 @@ async def test_a_task_that_needs_a_worker_gets_the_whole_outcome(bench: Bench) -
 async def test_a_resumed_task_is_not_sent_to_a_worker_too_early(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    monkeypatch.setattr(module, "RESUME_NOT_BEFORE", 10.0)
-    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(module, "RESUME_NOT_BEFORE", 0.3)
+    begun = time.monotonic()
     await bench.event(trigger(resume_on_worker=True))
-    assert [round(wait) for wait in waits] == [10]
+    assert time.monotonic() - begun >= 0.3
 
 
 async def test_without_a_task_instance_as_in_dag_test_the_outcome_is_handed_on(bench: Bench) -> None:
@@ -155,7 +174,7 @@ async def test_xcoms_that_cannot_be_set_are_left_to_a_worker(
     async def broken(*arguments: Any, **where: Any) -> None:
         raise ConnectionError("the API server is away")
 
-    monkeypatch.setattr(module.XCom, "aset", broken)
+    monkeypatch.setattr(task_module.XCom, "aset", broken)
     bench.outcome = Outcome("id", result=7)
     event = await bench.event(trigger())
     assert type(event) is TriggerEvent
@@ -169,46 +188,80 @@ async def test_nothing_escapes_the_trigger(bench: Bench, error: Exception) -> No
     assert bench.xcoms[FAILURE_KEY]["retryable"] is True
 
 
-@pytest.mark.parametrize(("state", "stops"), [("deferred", False), ("failed", True), (None, True)])
+async def test_a_skip_marks_the_task_skipped(bench: Bench) -> None:
+    bench.outcome = Outcome("id", skipped=True)
+    assert isinstance(await bench.event(trigger()), TaskSkippedEvent)
+    event = await bench.event(trigger(resume_on_worker=True))
+    assert type(event) is TriggerEvent
+    assert Outcome.from_json(event.payload).skipped
+
+
+@pytest.mark.parametrize(
+    ("states", "stops"),
+    [
+        (["deferred"], False),
+        (["failed"], True),
+        ([None], True),
+        ([ConnectionError("away"), "deferred"], False),
+        ([ConnectionError("away")], True),
+    ],
+)
 async def test_a_kill_stops_the_job_unless_the_task_is_still_deferred(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, state: str | None, stops: bool
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, states: list[Any], stops: bool
 ) -> None:
-    stopped: list[str] = []
-
-    async def stop(client: Any, submission_id: str, **limits: float) -> bool:
-        stopped.append(submission_id)
-        return True
-
-    async def now(self: Any) -> str | None:
-        return state
-
-    monkeypatch.setattr(module, "stop_job", stop)
-    monkeypatch.setattr(RayTenantJobTrigger, "_task_state", now)
+    monkeypatch.setattr(module, "_STATE_AGAIN", 0.0)
+    bench.states = states
     await trigger().on_kill()
-    assert stopped == ([REQUEST["submission_id"]] if stops else [])
+    assert bench.stopped == ([REQUEST["submission_id"]] if stops else [])
 
 
 async def test_a_stop_goes_on_when_airflow_cancels_on_kill_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, answered, stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def stop(client: Any, submission_id: str, **limits: float) -> bool:
-        stopped.set()
-        return True
+    asked, answered = asyncio.Event(), asyncio.Event()
 
     async def slow(self: Any) -> str | None:
         asked.set()
         await answered.wait()
         return "failed"
 
-    monkeypatch.setattr(module, "stop_job", stop)
-    monkeypatch.setattr(RayTenantJobTrigger, "_task_state", slow)
+    monkeypatch.setattr(module.OwnTask, "state", slow)
     kill = asyncio.create_task(trigger().on_kill())
     await asyncio.wait_for(asked.wait(), 5)
     kill.cancel()
     with pytest.raises(asyncio.CancelledError):
         await kill
-    assert not stopped.is_set()
+    assert not bench.stopped
     answered.set()
-    await asyncio.wait_for(stopped.wait(), 5)
+    async with asyncio.timeout(5):
+        while not bench.stopped:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_task_that_was_killed_without_a_word_has_its_job_stopped_and_no_event(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clear of a paused DAG's task leaves it without a state, and Airflow tells its trigger nothing."""
+    monkeypatch.setattr(module, "OWN_LOOK_EVERY", 0.01)
+    monkeypatch.setattr(module, "OWN_LOOK_AGAIN", 0.01)
+    bench.ended.clear()
+    bench.states = ["deferred", ConnectionError("away"), None, "deferred", None]
+    running = asyncio.create_task(bench.event(trigger()))
+    async with asyncio.timeout(5):
+        while not bench.stopped:
+            await asyncio.sleep(0.01)
+    assert bench.states == [None]  # one look that says so is not enough
+    bench.ended.set()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(running, 0.1)
+
+
+async def test_a_trigger_that_is_cancelled_leaves_the_job_and_no_task_behind(bench: Bench) -> None:
+    bench.ended.clear()
+    running = asyncio.create_task(bench.event(trigger()))
+    await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert bench.stopped == []
+    assert [task for task in asyncio.all_tasks() if "acme-d-t" in task.get_name()] == []
