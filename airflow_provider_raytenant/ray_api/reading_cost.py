@@ -13,7 +13,8 @@ RECORD_MS: Final = 0.25
 and 60 gave 3.7, 9.4 and 18.3 ms (measured on Ray 2.60)."""
 
 FIRST_GUESS: Final = 100
-"""Records that a cluster has before we know: from about a dozen looks in a round on we find out at once."""
+"""Records that a cluster has before we know. From a dozen looks in a round on we find out at once, else once
+single reads have cost as much: so what we do not know costs twice what it had to, at most."""
 
 REFRESH_AFTER: Final = 10.0
 """A listing is made again, whatever it seems to cost, once single reads have cost so many times as much:
@@ -26,6 +27,7 @@ class ReadingCost:
     def __init__(self) -> None:
         self._records = FIRST_GUESS
         self._spent = 0.0
+        self._patience = 1.0
 
     def prefers_listing(self, looks: int) -> bool:
         """Whether to list for this many looks; never for one, which a listing cannot serve for less."""
@@ -33,12 +35,13 @@ class ReadingCost:
         if singles <= LISTING_MS:
             return False
         listing = LISTING_MS + RECORD_MS * self._records
-        return listing < singles or self._spent > REFRESH_AFTER * listing
+        return listing < singles or self._spent >= self._patience * listing
 
     def listed(self, records: int) -> None:
         """A listing was made and had this many records."""
         self._records = records
         self._spent = 0.0
+        self._patience = REFRESH_AFTER
 
     def read(self, looks: int) -> None:
         """So many looks were served by single reads."""

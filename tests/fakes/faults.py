@@ -54,6 +54,12 @@ async def already_exists(_request: web.Request, _handler: Handler) -> web.Stream
     return web.Response(status=500, text="Traceback: ValueError: Job with submission_id x already exists.")
 
 
+async def hang(request: web.Request, _handler: Handler) -> web.StreamResponse:
+    """No effect, and never an answer; it ends with the request's connection."""
+    await asyncio.Event().wait()
+    return _cut(request)
+
+
 def delay(seconds: float) -> Fault:
     """The request takes effect, and the answer comes late."""
 

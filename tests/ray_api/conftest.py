@@ -10,6 +10,7 @@ from airflow_provider_raytenant.ray_api import client as client_module
 from airflow_provider_raytenant.ray_api import log_follower, stopping, watch
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
+from airflow_provider_raytenant.ray_api.poller import JobPoller
 from tests.fakes.ray_server import FakeRay
 
 TOKEN = "a-token-that-nobody-may-see"
@@ -66,6 +67,13 @@ def endpoint(fake: FakeRay) -> RayEndpoint:
 async def client(endpoint: RayEndpoint) -> AsyncIterator[RayClient]:
     async with RayClient(endpoint) as opened:
         yield opened
+
+
+@pytest.fixture
+async def poller(client: RayClient) -> AsyncIterator[JobPoller]:
+    opened = JobPoller(client)
+    yield opened
+    await opened.close()
 
 
 @pytest.fixture
