@@ -1,19 +1,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 import tenacity
 
+from airflow_provider_raytenant.local.ray_cluster import RayCluster
 from airflow_provider_raytenant.ray_api import client as client_module
 from airflow_provider_raytenant.ray_api import log_follower, stopping, watch
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.poller import JobPoller
-from tests.fakes.ray_server import FakeRay
+from tests.fakes.ray_server import GIB, FakeRay
+from tests.ray_api.contract import TOKEN, Contract, opened
 
-TOKEN = "a-token-that-nobody-may-see"
+ROOT = Path(__file__).parents[2]
 BOUND_SECONDS = 20.0
 
 Until = Callable[[Callable[[], object], str], Awaitable[None]]
@@ -91,3 +96,32 @@ def until() -> Until:
             pytest.fail(f"waited {BOUND_SECONDS:g} s in vain for {what}")
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    """A real cluster that wants the token."""
+    own = ROOT / ".venv-cluster" / "bin" / "ray"
+    binary = own if own.is_file() else Path(sys.executable).with_name("ray")
+    folder = tmp_path_factory.mktemp("contract-ray")
+    with RayCluster.start(folder, 2, GIB, binary, token=TOKEN) as running:
+        yield running
+
+
+@pytest.fixture(
+    params=[
+        "fake",
+        "fake behind a prefix",
+        pytest.param("ray", marks=pytest.mark.stack),
+    ]
+)
+def place(request: pytest.FixtureRequest) -> tuple[str | None, bool]:
+    """The address of a real dashboard, ``None`` for a fake; and whether a proxy stands in front."""
+    kind = str(request.param)
+    return (request.getfixturevalue("cluster").dashboard_url if "ray" in kind else None, "prefix" in kind)
+
+
+@pytest.fixture
+async def ray(place: tuple[str | None, bool]) -> AsyncIterator[Contract]:
+    async with AsyncExitStack() as stack:
+        yield await opened(stack, *place)

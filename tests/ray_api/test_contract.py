@@ -6,17 +6,13 @@ What holds here for both lets the other tests of this folder speak to the fake a
 from __future__ import annotations
 
 import asyncio
-import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from airflow_provider_raytenant.domain.job_info import JobInfo
 from airflow_provider_raytenant.domain.lifecycle import Limits
 from airflow_provider_raytenant.domain.status import JobStatus
 from airflow_provider_raytenant.exceptions import (
@@ -34,94 +30,9 @@ from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.stopping import stop_job
 from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings
-from tests.fakes.prefix_proxy import PrefixProxy
-from tests.fakes.ray_server import GIB, FakeRay
-from tests.ray_api.conftest import TOKEN
+from tests.fakes.ray_server import GIB
+from tests.ray_api.contract import BOUND_SECONDS, TOKEN, Contract, opened
 from tests.ray_api.watching import shared
-
-PREFIX = "/some/prefix"
-BOUND_SECONDS = 90.0
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
-    """A real cluster that wants the token."""
-    own = ROOT / ".venv-cluster" / "bin" / "ray"
-    binary = own if own.is_file() else Path(sys.executable).with_name("ray")
-    folder = tmp_path_factory.mktemp("contract-ray")
-    with RayCluster.start(folder, 2, GIB, binary, token=TOKEN) as running:
-        yield running
-
-
-@pytest.fixture(
-    params=[
-        "fake",
-        "fake behind a prefix",
-        pytest.param("ray", marks=pytest.mark.stack),
-    ]
-)
-def place(request: pytest.FixtureRequest) -> tuple[str | None, bool]:
-    """The address of a real dashboard, ``None`` for a fake; and whether a proxy stands in front."""
-    kind = str(request.param)
-    return (request.getfixturevalue("cluster").dashboard_url if "ray" in kind else None, "prefix" in kind)
-
-
-@dataclass
-class Contract:
-    """An open client of whatever dashboard is under test; removes the jobs it started."""
-
-    client: RayClient
-    real: bool
-    started: list[str] = field(default_factory=list)
-
-    @property
-    def endpoint(self) -> RayEndpoint:
-        return self.client.endpoint
-
-    def request(self, entrypoint: str, **more: Any) -> dict[str, Any]:
-        name = f"contract-{uuid.uuid4().hex[:12]}"
-        self.started.append(name)
-        return {"submission_id": name, "entrypoint": entrypoint, "entrypoint_num_cpus": 0.1, **more}
-
-    async def submit(self, entrypoint: str, **more: Any) -> str:
-        request = self.request(entrypoint, **more)
-        assert await self.client.submit(request) is True
-        return str(request["submission_id"])
-
-    async def until(self, submission_id: str, *wanted: JobStatus) -> JobInfo:
-        async with asyncio.timeout(BOUND_SECONDS):
-            while (job := await self.client.job(submission_id)).status not in wanted:
-                assert not job.status.is_terminal, job
-                await asyncio.sleep(0.05)
-        return job
-
-    async def ended(self, submission_id: str) -> JobInfo:
-        return await self.until(submission_id, JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.STOPPED)
-
-
-async def opened(stack: AsyncExitStack, address: str | None, behind_a_prefix: bool) -> Contract:
-    real = address is not None
-    if address is None:
-        address = (await stack.enter_async_context(FakeRay(token=TOKEN, plays=True))).address
-    if behind_a_prefix:
-        address = (await stack.enter_async_context(PrefixProxy(address, PREFIX))).address
-        assert address.endswith(PREFIX)
-    client = await stack.enter_async_context(RayClient(RayEndpoint(address, token=TOKEN)))
-    contract = Contract(client, real)
-    stack.push_async_callback(remove, contract)
-    return contract
-
-
-async def remove(contract: Contract) -> None:
-    for name in contract.started:
-        await stop_job(contract.client, name, patience=30)
-
-
-@pytest.fixture
-async def ray(place: tuple[str | None, bool]) -> AsyncIterator[Contract]:
-    async with AsyncExitStack() as stack:
-        yield await opened(stack, *place)
 
 
 async def tail(client: RayClient, submission_id: str) -> str:

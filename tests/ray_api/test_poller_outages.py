@@ -25,7 +25,8 @@ from airflow_provider_raytenant.ray_api.listing import parse_listing
 from airflow_provider_raytenant.ray_api.poller import SINGLES_AT_ONCE, JobPoller
 from tests.fakes import faults
 from tests.fakes.ray_server import FakeRay
-from tests.ray_api.conftest import TOKEN, Until
+from tests.ray_api.conftest import Until
+from tests.ray_api.contract import TOKEN
 from tests.ray_api.looking import add_jobs, asked, look_at, names_of
 
 STOPS = "/api/jobs/[^/]+/stop"

@@ -17,7 +17,7 @@ from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings
 from tests.fakes import faults
 from tests.fakes.faults import Fault
 from tests.fakes.ray_server import FakeRay
-from tests.ray_api.conftest import TOKEN
+from tests.ray_api.contract import TOKEN
 from tests.ray_api.watching import shared
 
 HEADER = "a-header-that-nobody-may-see"

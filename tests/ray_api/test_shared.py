@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -14,6 +13,7 @@ import pytest
 
 from airflow_provider_raytenant.exceptions import ConnectionConfigError, RayUnavailableError
 from airflow_provider_raytenant.ray_api import shared
+from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.shared import SharedCluster, shared_cluster
 from tests.fakes import faults
@@ -23,14 +23,21 @@ from tests.ray_api.looking import add_jobs, asked
 
 
 @pytest.fixture(autouse=True)
-async def nothing_is_left(recwarn: pytest.WarningsRecorder) -> AsyncIterator[None]:
-    """Neither a cluster nor a task nor an open session stays behind."""
+async def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """No cluster and no task stays behind, and every session that was opened is closed."""
+    opened: list[RayClient] = []
+    really = RayClient.open
+
+    def noted(client: RayClient) -> None:
+        opened.append(client)
+        really(client)
+
+    monkeypatch.setattr(RayClient, "open", noted)
     yield
     await asyncio.sleep(0)
     assert not shared._CLUSTERS.get(asyncio.get_running_loop())
     assert not shared._CLOSING
-    gc.collect()
-    assert [str(warning.message) for warning in recwarn if "nclosed" in str(warning.message)] == []
+    assert [client for client in opened if client._session and not client._session.closed] == []
 
 
 def is_open(cluster: SharedCluster) -> bool:
