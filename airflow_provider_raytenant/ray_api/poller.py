@@ -68,7 +68,7 @@ class JobPoller:
         :raises RayUnavailableError: no sound answer; everybody who waits for the same round gets this.
         :raises RayAuthError, RayRequestError: Ray, or a proxy before it, refused the request.
         """
-        loop = self._loop()
+        loop = self._usable_loop()
         now = loop.time()
         look = Look(submission_id, now + earliest, now + max(earliest, latest), loop.create_future())
         self._agenda.add(look)
@@ -83,7 +83,7 @@ class JobPoller:
 
         Everybody who asks meanwhile shares one request. Raises as :meth:`RayClient.supervisors` does.
         """
-        self._loop()
+        self._usable_loop()
         return await self._supervisors.get(max_age)
 
     async def close(self) -> None:
@@ -98,7 +98,7 @@ class JobPoller:
         await self._supervisors.close()
         await self._waker.close()
 
-    def _loop(self) -> asyncio.AbstractEventLoop:
+    def _usable_loop(self) -> asyncio.AbstractEventLoop:
         if self._closed:
             raise RuntimeError("JobPoller is used after its end")
         return asyncio.get_running_loop()
