@@ -199,9 +199,10 @@ class JobWatch:
         """
         env = self._request.get("runtime_env", {})
         tenant = self._request.get("metadata", {}).get(METADATA_PREFIX + "tenant", "")
-        for uri in (env.get("working_dir", ""), *env.get("py_modules", [])):
-            if not uri.startswith("gcs://") or await self._client.has_package(uri):
-                continue
+        uris = [env.get("working_dir", ""), *env.get("py_modules", [])]
+        uris = [uri for uri in uris if uri.startswith("gcs://")]
+        there = await asyncio.gather(*map(self._client.has_package, uris))
+        for uri in [uri for uri, found in zip(uris, there, strict=True) if not found]:
             runner = runner_package(tenant)
             if uri == runner.uri:
                 await self._client.put_package(uri, runner.content)

@@ -69,6 +69,35 @@ def test_job_timeout_ends_the_job_and_says_so(stack: Stack, started: dict[str, s
     assert [job["driver_exit_code"] for job in jobs(stack, run_id, "times_out")] == [124]
 
 
+def test_execution_timeout_is_kept_while_the_task_is_deferred(stack: Stack, started: dict[str, str]) -> None:
+    run_id, state = ended(stack, started, "outlives")
+    assert state == "failed"
+    failure = stack.api.xcom("outlives", run_id, "sleeper", "raytenant_failure")
+    assert (failure["error"], failure["deadline"]) == ("JobTimeoutError", "execution_timeout")
+    assert [job["status"] for job in jobs(stack, run_id, "outlives")] == ["STOPPED"]
+    assert "execution_timeout of 12 s" in log(stack, "outlives", run_id, "sleeper")
+
+
+def test_an_exit_code_skips_the_task(stack: Stack, started: dict[str, str]) -> None:
+    run_id, state = ended(stack, started, "skips")
+    assert state == "success"
+    assert stack.api.task_instance("skips", run_id, "skip")["state"] == "skipped"
+    assert "nothing to do" in log(stack, "skips", run_id, "skip")
+
+
+def test_requirements_that_nobody_can_meet_fail_with_pips_own_words_and_use_no_retry(
+    stack: Stack, started: dict[str, str]
+) -> None:
+    run_id, state = ended(stack, started, "bad_pip")
+    assert state == "failed"
+    assert stack.api.task_instance("bad_pip", run_id, "setup")["try_number"] == 1
+    failure = stack.api.xcom("bad_pip", run_id, "setup", "raytenant_failure")
+    assert (failure["error"], failure["retryable"]) == ("RuntimeEnvError", False)
+    assert "No matching distribution found for raytenant-there-is-no-such-package" in failure["message"]
+    text = log(stack, "bad_pip", run_id, "setup")
+    assert "No matching distribution found for raytenant-there-is-no-such-package" in text
+
+
 def test_mark_failed_and_clear_stop_the_job(stack: Stack) -> None:
     run_id = start(stack, "sleeps")
 

@@ -79,6 +79,32 @@ with DAG("times_out", schedule=None, start_date=START):
 with DAG("sleeps", schedule=None, start_date=START):
     RayTenantJobOperator(task_id="sleeper", tenant="acme", entrypoint=SLEEPER, **QUICK)
 
+with DAG("skips", schedule=None, start_date=START):
+    RayTenantJobOperator(
+        task_id="skip", tenant="acme", entrypoint="echo nothing to do; exit 99", skip_on_exit_code=99, **QUICK
+    )
+
+with DAG("bad_pip", schedule=None, start_date=START):
+    # Found out by pip on the node: no retry can mend it.
+    RayTenantJobOperator(
+        task_id="setup",
+        tenant="acme",
+        entrypoint="true",
+        pip=["raytenant-there-is-no-such-package==1.0"],
+        retries=3,
+        retry_delay=timedelta(seconds=1),
+        **QUICK,
+    )
+
+with DAG("outlives", schedule=None, start_date=START):
+    RayTenantJobOperator(
+        task_id="sleeper",
+        tenant="acme",
+        entrypoint=SLEEPER,
+        execution_timeout=timedelta(seconds=12),
+        **QUICK,
+    )
+
 with DAG("outlets", schedule=None, start_date=START):
     RayTenantJobOperator(
         task_id="produce",
