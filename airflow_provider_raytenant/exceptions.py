@@ -15,6 +15,7 @@
     │   ├── JobResultError            the job's result cannot become an XCom
     │   └── PoolsError                pools cannot be planned or written as things stand
     └── RetryableError                another try may succeed
+        ├── DatabaseUnavailableError  no sound answer from Airflow's database
         ├── RayUnavailableError       no sound answer: unreachable, 5xx, broken or late
         │   └── JobNotFoundError      Ray does not know the submission id
         ├── ResultLostError           the job succeeded, but what it handed back cannot be read
@@ -122,6 +123,10 @@ class JobResultError(TerminalError):
 
 class PoolsError(TerminalError):
     """The pools cannot be planned or written as things stand."""
+
+
+class DatabaseUnavailableError(RetryableError):
+    """No sound answer from Airflow's database."""
 
 
 class RayUnavailableError(RetryableError):

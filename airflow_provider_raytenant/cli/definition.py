@@ -37,6 +37,28 @@ ARG_TOKEN = Arg(("--token",), help="ask for this token (RAY_AUTH_MODE=token); de
 ARG_CONN_ID = Arg(
     ("--conn-id",), help="the Airflow connection to write; default: ray_local", default="ray_local"
 )
+ARG_TENANT = Arg(("--tenant",), help="only this tenant's jobs")
+ARG_ALL = Arg(("--all",), help="jobs that have ended, too", action="store_true")
+ARG_JOB = Arg(
+    ("submission_id",),
+    help="a submission id, or the beginning of an id that `jobs list` shows",
+    metavar="JOB",
+)
+ARG_JOBS = Arg(
+    ("submission_ids",),
+    help="submission ids, or beginnings of ids that `jobs list` shows",
+    metavar="JOB",
+    nargs="+",
+)
+ARG_OLDER_THAN = Arg(
+    ("--older-than",),
+    help="delete records of jobs that ended longer ago: 90s, 30m, 12h, 7d; default: 7d",
+    default="7d",
+)
+ARG_INTERVAL = Arg(("--interval",), help="seconds between two rounds; default: 5", default="5")
+ARG_ONCE = Arg(
+    ("--once",), help="one round and out; exit code 1 if something went wrong", action="store_true"
+)
 
 
 def get_raytenant_commands() -> list[CLICommand]:
@@ -48,6 +70,13 @@ def get_raytenant_commands() -> list[CLICommand]:
             subcommands=(
                 GroupCommand(name="tenants", help="The tenant file", subcommands=_tenants()),
                 GroupCommand(name="pools", help="The pools of the tenants", subcommands=_pools()),
+                GroupCommand(name="jobs", help="The Ray jobs of the tenants", subcommands=_jobs()),
+                ActionCommand(
+                    name="controller",
+                    help="Keep the pools right and sweep the clusters, until SIGTERM",
+                    func=lazy_load_command(f"{_PACKAGE}.controller.controller"),
+                    args=(ARG_FILE, ARG_INTERVAL, ARG_ONCE, ARG_OLDER_THAN),
+                ),
                 GroupCommand(name="local", help="A Ray cluster on this machine", subcommands=_local()),
             ),
         )
@@ -90,6 +119,35 @@ def _pools() -> tuple[ActionCommand, ...]:
             help="Make the pools what the cluster and the tenant file say",
             func=lazy_load_command(f"{_PACKAGE}.pools.sync"),
             args=(ARG_FILE, ARG_DRY_RUN, ARG_OUTPUT),
+        ),
+    )
+
+
+def _jobs() -> tuple[ActionCommand, ...]:
+    return (
+        ActionCommand(
+            name="list",
+            help="Show live jobs by tenant, the tasks they belong to, and which are orphans",
+            func=lazy_load_command(f"{_PACKAGE}.jobs.list_jobs"),
+            args=(ARG_FILE, ARG_TENANT, ARG_ALL, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="show",
+            help="Show everything about one job",
+            func=lazy_load_command(f"{_PACKAGE}.jobs.show"),
+            args=(ARG_JOB, ARG_FILE, ARG_OUTPUT),
+        ),
+        ActionCommand(
+            name="stop",
+            help="Stop jobs of this deployment and see them end; their tasks fail",
+            func=lazy_load_command(f"{_PACKAGE}.jobs.stop"),
+            args=(ARG_JOBS, ARG_FILE),
+        ),
+        ActionCommand(
+            name="sweep",
+            help="Stop orphans and delete old records, once; the controller does it all the time",
+            func=lazy_load_command(f"{_PACKAGE}.jobs.sweep"),
+            args=(ARG_FILE, ARG_DRY_RUN, ARG_OLDER_THAN, ARG_OUTPUT),
         ),
     )
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider_raytenant.cli.output import complain, console, one_clear_error, print_rows
 from airflow_provider_raytenant.cli.tenants import read
-from airflow_provider_raytenant.database.pools import read_largest_requests, read_pools, write_pools
-from airflow_provider_raytenant.domain.pool_plan import Change, ExistingPool, PlannedPool, PoolPlan
-from airflow_provider_raytenant.domain.pool_plan import plan as make_plan
+from airflow_provider_raytenant.database.pools import read_largest_requests
+from airflow_provider_raytenant.domain.pool_plan import PlannedPool
 from airflow_provider_raytenant.pools.capacity import ClusterNodes, read_nodes
+from airflow_provider_raytenant.pools.sync import plan_pools, refusals, sync_pools
 
 
 @one_clear_error
@@ -18,7 +18,7 @@ def plan(args: Any) -> None:
     """Print the plan; exit code 1 where something cannot be as the file asks, or a cluster is silent."""
     _, file = read(args)
     clusters = read_nodes(file)
-    planned = make_plan(file, clusters.nodes, read_pools(), read_largest_requests())
+    planned = plan_pools(file, clusters.nodes, read_largest_requests())
     print_rows([_row(pool) for pool in planned.pools], args.output, numbers=("now", "wanted", "held"))
     _end(clusters, planned.problems)
 
@@ -28,12 +28,8 @@ def sync(args: Any) -> None:
     """Write what the plan changes; exit code 1 where a cluster is silent or a pool had to be left."""
     _, file = read(args)
     clusters = read_nodes(file)
-    requests = read_largest_requests()
-
-    def planner(existing: Mapping[str, ExistingPool]) -> PoolPlan:
-        return make_plan(file, clusters.nodes, existing, requests)
-
-    planned = planner(read_pools()) if args.dry_run else write_pools(planner)
+    make = plan_pools if args.dry_run else sync_pools
+    planned = make(file, clusters.nodes, read_largest_requests())
     rows = [_row(pool) for pool in planned.changes]
     if args.output == "table" and not rows:
         console().print(
@@ -43,14 +39,7 @@ def sync(args: Any) -> None:
         print_rows(rows, args.output, numbers=("now", "wanted", "held"))
         if args.output == "table" and args.dry_run:
             console().print("(dry run: nothing was written)")
-    _end(
-        clusters,
-        [p for pool in planned.pools if pool.change is Change.REFUSED for p in _about(pool, planned)],
-    )
-
-
-def _about(pool: PlannedPool, planned: PoolPlan) -> list[str]:
-    return [problem for problem in planned.problems if problem.startswith(f"pool {pool.name}: ")]
+    _end(clusters, refusals(planned))
 
 
 def _row(pool: PlannedPool) -> dict[str, Any]:
@@ -64,7 +53,7 @@ def _row(pool: PlannedPool) -> dict[str, Any]:
     }
 
 
-def _end(clusters: ClusterNodes, problems: Any) -> None:
+def _end(clusters: ClusterNodes, problems: Sequence[str]) -> None:
     for name, failure in clusters.failures.items():
         complain(f"cluster {name}: {failure}; its pools stay as they are")
     for problem in problems:

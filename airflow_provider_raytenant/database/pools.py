@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from airflow.models.dag import DagModel
 from airflow.models.pool import Pool
 from airflow.models.serialized_dag import SerializedDagModel
-from airflow.utils.session import create_session
 from airflow.utils.sqlalchemy import with_row_locks
 from sqlalchemy import select
 
+from airflow_provider_raytenant.database.session import database_session
 from airflow_provider_raytenant.domain.pool_plan import Change, ExistingPool, PoolPlan
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def read_pools() -> dict[str, ExistingPool]:
     """All pools by name, with what is occupied."""
-    with create_session() as session:
+    with database_session() as session:
         return _read(session)
 
 
@@ -31,7 +31,7 @@ def read_largest_requests() -> dict[str, tuple[int, str]]:
     From the serialized DAGs, so a request is known before its task first runs.
     """
     largest: dict[str, tuple[int, str]] = {}
-    with create_session() as session:
+    with database_session() as session:
         for dag_id in session.scalars(select(DagModel.dag_id).where(DagModel.is_stale.is_(False))):
             for pool, slots, task_id in _requests(SerializedDagModel.get(dag_id, session=session)):
                 if slots > largest.get(pool, (0, ""))[0]:
@@ -64,7 +64,7 @@ def write_pools(make_plan: Callable[[dict[str, ExistingPool]], PoolPlan]) -> Poo
 
 @contextmanager
 def _locked_pools() -> Iterator[Session]:
-    with create_session() as session:
+    with database_session() as session:
         session.execute(with_row_locks(select(Pool.id), session=session))
         yield session
 

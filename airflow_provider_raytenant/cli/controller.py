@@ -1,0 +1,84 @@
+"""``airflow raytenant controller``: pools and sweeps, again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from typing import Any, Final
+
+from airflow_provider_raytenant import tenant_file
+from airflow_provider_raytenant.cli.jobs import duration
+from airflow_provider_raytenant.cli.output import one_clear_error
+from airflow_provider_raytenant.control.controller import Controller, Settings
+from airflow_provider_raytenant.exceptions import RequestError
+
+log = logging.getLogger(__name__)
+
+SHORTEST_INTERVAL: Final = 0.5
+LONGEST_INTERVAL: Final = 3600.0
+
+
+@one_clear_error
+def controller(args: Any) -> None:
+    """Run until SIGTERM or SIGINT (exit code 0); with ``--once`` one round, exit code 1 if it went wrong."""
+    settings = Settings(_interval(args.interval), duration("--older-than", args.older_than))
+    path = args.file or tenant_file.config_file()
+    _log_to_stdout()
+    made = Controller(path, settings, lambda text: log.info("%s", text))
+    if args.once:
+        if not asyncio.run(made.once()):
+            raise SystemExit(1)
+        return
+    log.info("controller: %s, a round every %g s", path, settings.interval)
+    asyncio.run(_until_signal(made))
+    log.info("controller: stopped")
+
+
+async def _until_signal(made: Controller) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await made.run(stop)
+
+
+def _interval(text: str) -> float:
+    """Seconds between rounds.
+
+    :raises RequestError: saying what was found and what is allowed.
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not SHORTEST_INTERVAL <= seconds <= LONGEST_INTERVAL:
+        raise RequestError(
+            f"--interval: found {text!r}; allowed: seconds, {SHORTEST_INTERVAL:g} to {LONGEST_INTERVAL:g}"
+        )
+    return seconds
+
+
+class _OneLine(logging.Formatter):
+    """A line for each message, whatever is in it, with the time in UTC."""
+
+    converter = time.gmtime
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return "; ".join(super().formatMessage(record).splitlines())
+
+
+def _log_to_stdout() -> None:
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(_OneLine())
+    log.handlers = [handler]
+    log.setLevel(logging.INFO)
+    # Airflow's own handlers would say it a second time.
+    log.propagate = False
