@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
-import time
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from airflow_provider_raytenant import tenant_file
@@ -64,15 +64,12 @@ def _interval(text: str) -> float:
 class _OneLine(logging.Formatter):
     """A line for each message, whatever is in it, with the time in UTC."""
 
-    converter = time.gmtime
-    default_time_format = "%Y-%m-%dT%H:%M:%S"
-    default_msec_format = "%s.%03dZ"
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(message)s")
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        return "; ".join(super().formatMessage(record).splitlines())
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        lines = record.getMessage().splitlines()
+        # What Ray or a job said may hold codes that a terminal obeys.
+        text = "".join(c if c.isprintable() else " " for c in "; ".join(lines))
+        return f"{time.removesuffix('+00:00')}Z {text}"
 
 
 def _log_to_stdout() -> None:

@@ -126,7 +126,7 @@ def details(job: OwnJob, cluster: ClusterJobs, now: float, output: str) -> None:
     }
     for name, value in lines.items():
         if value is not None:
-            text = str(value).replace("\n", "\n" + " " * 15)
+            text = _plain(str(value)).replace("\n", "\n" + " " * 15)
             console().print(Text(f"{name:13}  ", "dim").append(text, "not dim"), soft_wrap=True)
 
 
@@ -138,6 +138,11 @@ def _footprint(job: OwnJob) -> str | None:
     except (ValueError, AttributeError, RecursionError):
         # Metadata of a job that was made by hand: as it is.
         return text
+
+
+def _plain(text: str) -> str:
+    """Without codes that a terminal obeys: a message quotes the job's output."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
 def _cell(r: Mapping[str, Any], column: str) -> str:

@@ -237,7 +237,5 @@ def _identity(metadata: Mapping[str, str]) -> TryIdentity | None:
 
 
 def _is_sound(value: object) -> bool:
-    """Text as Airflow's database takes it: no NUL, no half of a surrogate pair, not longer than an id."""
-    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_ID or "\0" in value:
-        return False
-    return not any("\ud800" <= character <= "\udfff" for character in value)
+    """Text that Airflow's database and a terminal take: no NUL, no half of a surrogate pair, no escape."""
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST_ID and value.isprintable()
