@@ -87,7 +87,7 @@ def sweep(args: Any) -> None:
     if args.output != "table":
         print_rows(rows, args.output)
     elif rows:
-        print_rows([{k: v for k, v in r.items() if k != "submission_id"} for r in rows], "table")
+        print_rows([{key: r[key] for key in ("job", "action", "why", "task")} for r in rows], "table")
         if args.dry_run:
             console().print("(dry run: nothing was done)")
     elif answers.found:
@@ -157,7 +157,7 @@ def _sweep_rows(cluster: str, swept: Swept, dry_run: bool) -> list[dict[str, Any
     for job in swept.orphans:
         ended = swept.ended.get(job.submission_id)
         done = "would stop" if dry_run else "stopped" if ended else "still lives"
-        rows.append(_sweep_row(cluster, job, done, f"orphan: task {task_state(job, swept.tasks)}"))
+        rows.append(_sweep_row(cluster, job, done, f"task {task_state(job, swept.tasks)}"))
     now = time.time()
     for job in swept.records:
         age = format_duration(now - (job.info.end_time or job.info.start_time or 0) / 1000)
@@ -170,8 +170,8 @@ def _sweep_row(cluster: str, job: OwnJob, action: str, why: str) -> dict[str, An
     return {
         "job": short_id(job),
         "action": action,
-        "task": job.task,
         "why": why,
+        "task": job.task,
         "cluster": cluster,
         "submission_id": job.submission_id,
     }
