@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from airflow_provider_raytenant import tenant_file
 from airflow_provider_raytenant.cli.jobs import duration
 from airflow_provider_raytenant.cli.output import one_clear_error
 from airflow_provider_raytenant.control.controller import Controller, Settings
+from airflow_provider_raytenant.control.threads import waiting
 from airflow_provider_raytenant.exceptions import RequestError
 
 log = logging.getLogger(__name__)
@@ -32,16 +34,22 @@ def controller(args: Any) -> None:
         if not asyncio.run(made.once()):
             raise SystemExit(1)
         return
-    log.info("controller: %s, a round every %g s", path, settings.interval)
-    asyncio.run(_until_signal(made))
+    asyncio.run(_until_signal(made, f"controller: {path}, a round every {settings.interval:g} s"))
     log.info("controller: stopped")
+    if waiting():
+        # At exit Airflow closes every session, and complains of one that a thread still waits in.
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)
 
 
-async def _until_signal(made: Controller) -> None:
+async def _until_signal(made: Controller, greeting: str) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    # Whoever has read it may send a signal.
+    log.info("%s", greeting)
     await made.run(stop)
 
 

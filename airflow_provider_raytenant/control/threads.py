@@ -15,7 +15,13 @@ DATABASE_PATIENCE: Final = 30.0
 _MOST_CALLS: Final = 16
 _CALLS: Final = threading.BoundedSemaphore(_MOST_CALLS)
 
+_NAME: Final = "airflow's database"
 _T = TypeVar("_T")
+
+
+def waiting() -> bool:
+    """Whether a call still waits for its answer."""
+    return any(thread.name == _NAME for thread in threading.enumerate())
 
 
 async def ask(call: Callable[[], _T], *, patience: float = DATABASE_PATIENCE) -> _T:
@@ -49,7 +55,7 @@ async def ask(call: Callable[[], _T], *, patience: float = DATABASE_PATIENCE) ->
             _CALLS.release()
         _tell(loop, settle, *outcome)
 
-    threading.Thread(target=work, name="database", daemon=True).start()
+    threading.Thread(target=work, name=_NAME, daemon=True).start()
     try:
         async with asyncio.timeout(patience):
             return await answer

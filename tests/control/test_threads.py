@@ -24,10 +24,13 @@ async def test_an_error_of_ours_comes_back_as_it_is() -> None:
         await ask(fail)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-async def test_any_other_error_comes_back_too() -> None:
+async def test_any_other_error_comes_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The thread shows its traceback as well.
+    shown = threading.Event()
+    monkeypatch.setattr(threading, "excepthook", lambda _: shown.set())
     with pytest.raises(ZeroDivisionError):
         await ask(lambda: 1 / 0)
+    assert shown.wait(10)
 
 
 async def test_what_does_not_answer_is_left_behind_and_only_so_many_are() -> None:
