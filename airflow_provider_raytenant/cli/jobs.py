@@ -20,7 +20,7 @@ from airflow_provider_raytenant.control.clusters import sweep as sweep_clusters
 from airflow_provider_raytenant.domain.durations import format_duration, parse_duration
 from airflow_provider_raytenant.domain.sweep import SHORTEST_ID, OwnJob, by_short_id, short_id, task_state
 from airflow_provider_raytenant.exceptions import RayTenantError, RequestError
-from airflow_provider_raytenant.ray_api.watch import stop_job
+from airflow_provider_raytenant.ray_api.stopping import stop_job
 
 STOP_PATIENCE: Final = 60.0
 """Seconds to see a job end that a person stops."""

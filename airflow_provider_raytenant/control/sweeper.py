@@ -23,7 +23,7 @@ from airflow_provider_raytenant.domain.sweep import (
 from airflow_provider_raytenant.exceptions import JobNotFoundError, RayTenantError
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
-from airflow_provider_raytenant.ray_api.watch import stop_job
+from airflow_provider_raytenant.ray_api.stopping import stop_job
 
 STOP_PATIENCE: Final = 25.0
 """Seconds to see a stopped job end. The next sweep finds it again if it does not."""
