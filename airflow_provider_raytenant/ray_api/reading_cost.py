@@ -8,11 +8,12 @@ SINGLE_MS: Final = 2.4
 """Milliseconds of the server's CPU for ``GET /api/jobs/{id}`` (measured on Ray 2.60)."""
 
 LISTING_MS: Final = 3.4
-RECORD_MS: Final = 0.25
-"""The same for ``GET /api/jobs/``: the first for the request, the second for each record, of which 1, 20
-and 60 gave 3.7, 9.4 and 18.3 ms (measured on Ray 2.60)."""
+RECORD_MS: Final = 0.4
+"""The same for ``GET /api/jobs/``: the first for the request, the second for each record. Bare records cost
+0.25 ms (1, 20 and 60 gave 3.7, 9.4 and 18.3 ms), those of our jobs, with their metadata and what Ray's own
+store spends on them, 0.35 to 0.5 ms (measured on Ray 2.60; ``benchmarks/poller_cost.py``)."""
 
-FIRST_GUESS: Final = 100
+FIRST_GUESS: Final = 60
 """Records that a cluster has before we know. From a dozen looks in a round on we find out at once, else once
 single reads have cost as much: so what we do not know costs twice what it had to, at most."""
 

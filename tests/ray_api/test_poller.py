@@ -57,7 +57,7 @@ async def test_with_many_old_records_each_is_read_by_itself(fake: FakeRay, polle
     for _ in range(3):
         assert names_of(await look_at(poller, names)) == names
         assert asked(fake) == {"one": 20}
-    assert names_of(await look_at(poller, [*names, *(f"old-{n}" for n in range(40))])) != names
+    assert names_of(await look_at(poller, [*names, *(f"old-{n}" for n in range(100))])) != names
     assert asked(fake) == {"list": 1}
 
 
