@@ -84,7 +84,7 @@ async def test_supervisors_that_wait_or_die(cluster: RayCluster) -> None:
 
 @pytest.mark.stack
 async def test_supervisors_of_a_node_that_dies(cluster: RayCluster) -> None:
-    """They live on in Ray's book until it finds the node dead: mostly 15.5 s, sometimes at once (measured)."""
+    """They live on in Ray's book until it finds the node dead: 16 s, or at once (measured)."""
     node = cluster.add_node(1, GIB, labels={"where": "second"})
     async with AsyncExitStack() as stack:
         ray = await opened(stack, cluster.dashboard_url, False)
