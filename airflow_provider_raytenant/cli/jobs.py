@@ -18,12 +18,17 @@ from airflow_provider_raytenant.control.clusters import (
 )
 from airflow_provider_raytenant.control.clusters import sweep as sweep_clusters
 from airflow_provider_raytenant.domain.durations import format_duration, parse_duration
+from airflow_provider_raytenant.domain.status import JobStatus
 from airflow_provider_raytenant.domain.sweep import SHORTEST_ID, OwnJob, by_short_id, short_id, task_state
-from airflow_provider_raytenant.exceptions import RayTenantError, RequestError
+from airflow_provider_raytenant.exceptions import JobNotFoundError, RayTenantError, RequestError
+from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.stopping import stop_job
 
 STOP_PATIENCE: Final = 60.0
 """Seconds to see a job end that a person stops."""
+
+WAITING: Final = 5.0
+"""Seconds after which a job that waits in Ray counts as stopped: without its ticket it can start nothing."""
 
 
 @one_clear_error
@@ -142,14 +147,23 @@ async def _stop(cluster: ClusterJobs, job: OwnJob) -> bool:
         return True
     try:
         async with client_of(cluster.endpoint) as client:
-            if await stop_job(client, name, patience=STOP_PATIENCE):
+            if await stop_job(client, name, patience=STOP_PATIENCE, waiting=WAITING):
+                waits = await _waits(client, name)
+                end = "can start nothing any more; Ray forgets it in a while" if waits else "has ended"
                 state = task_state(job, cluster.tasks)
-                console().print(f"Job {name} has ended; its task {job.task} was {state}.", soft_wrap=True)
+                console().print(f"Job {name} {end}; its task {job.task} was {state}.", soft_wrap=True)
                 return True
         complain(f"job {name} was told to stop, but still lives after {STOP_PATIENCE:g} s")
     except RayTenantError as error:
         complain(f"job {name}: {error}")
     return False
+
+
+async def _waits(client: RayClient, name: str) -> bool:
+    try:
+        return (await client.job(name)).status is JobStatus.PENDING
+    except JobNotFoundError:
+        return False
 
 
 def _sweep_rows(cluster: str, swept: Swept, dry_run: bool) -> list[dict[str, Any]]:

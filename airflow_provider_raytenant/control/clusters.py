@@ -87,10 +87,10 @@ async def read_jobs(file: TenantFile, *, ended: bool) -> Answers[ClusterJobs]:
     """
 
     async def read(name: str, endpoint: RayEndpoint, client: RayClient) -> ClusterJobs:
-        jobs = await client.jobs()
-        own = own_jobs(jobs, file.deployment)
+        jobs = (await client.listing()).jobs
+        own = own_jobs(jobs.values(), file.deployment)
         tasks = await ask(lambda: read_tasks([job for job in own if ended or job.live]))
-        others = {job.submission_id for job in jobs} - {job.submission_id for job in own}
+        others = set(jobs) - {job.submission_id for job in own}
         return ClusterJobs(name, endpoint, tuple(own), frozenset(others), tasks)
 
     return await _each(file, read)

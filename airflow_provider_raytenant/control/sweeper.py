@@ -26,7 +26,13 @@ from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.stopping import stop_job
 
 STOP_PATIENCE: Final = 25.0
-"""Seconds to see a stopped job end. The next sweep finds it again if it does not."""
+"""Seconds to see a stopped job end."""
+
+STOP_AGAIN: Final = 30.0
+"""Seconds after which a job that is still there is stopped again: it does not end, or it waits in Ray for
+resources, where it lost its ticket and can start nothing, but keeps its record for a quarter of an hour."""
+
+WAITING: Final = 2.0
 
 STOPS_AT_ONCE: Final = 8
 DELETIONS_AT_ONCE: Final = 4
@@ -60,6 +66,7 @@ class Sweeper:
         self._say = say
         self._unclear: frozenset[str] = frozenset()
         self._stops: dict[str, asyncio.Task[bool]] = {}
+        self._stopped_at: dict[str, float] = {}
         self._stubborn: set[str] = set()
         self._room = asyncio.Semaphore(STOPS_AT_ONCE)
 
@@ -69,7 +76,7 @@ class Sweeper:
         :raises RayTenantError: Ray or the database gave no sound answer.
         """
         begun = time.monotonic()
-        jobs = own_jobs(await client.jobs(), deployment)
+        jobs = own_jobs((await client.listing()).jobs.values(), deployment)
         self.listing_took = time.monotonic() - begun
         live = [job for job in jobs if job.live]
         old = []
@@ -78,7 +85,9 @@ class Sweeper:
         tasks = await ask(lambda: read_tasks([*live, *old]))
         found: Findings = find_orphans(live, tasks, self._unclear)
         self._unclear = found.unclear
-        self._stubborn &= {job.submission_id for job in live}
+        names = {job.submission_id for job in live}
+        self._stubborn &= names
+        self._stopped_at = {name: at for name, at in self._stopped_at.items() if name in names}
         return Look(found.orphans, found.unclear, tuple(deletable(old, tasks)), tasks)
 
     def stop(self, endpoint: RayEndpoint, look: Look) -> None:
@@ -88,11 +97,14 @@ class Sweeper:
                 stop.result()
                 del self._stops[name]
         for job in look.orphans:
-            name = job.submission_id
-            if name not in self._stops:
-                if name not in self._stubborn:
-                    self._say(f"stopping job {name}: its task {job.task} is {task_state(job, look.tasks)}")
-                self._stops[name] = asyncio.create_task(self._stop(endpoint, name), name=f"stop of {name}")
+            name, before = job.submission_id, self._stopped_at.get(job.submission_id)
+            if name in self._stops or (before is not None and time.monotonic() - before < STOP_AGAIN):
+                continue
+            if before is None:
+                self._say(f"stopping job {name}: its task {job.task} is {task_state(job, look.tasks)}")
+            self._stops[name] = asyncio.create_task(
+                self._stop(endpoint, name, first=before is None), name=f"stop of {name}"
+            )
 
     async def stopped(self) -> dict[str, bool]:
         """Wait for the stops under way; by submission id, whether the job has ended."""
@@ -131,17 +143,19 @@ class Sweeper:
         for stop in self._stops.values():
             stop.cancel()
 
-    async def _stop(self, endpoint: RayEndpoint, name: str) -> bool:
+    async def _stop(self, endpoint: RayEndpoint, name: str, *, first: bool) -> bool:
         reason = f"still lives {STOP_PATIENCE:g} s after it was told to stop"
         async with self._room:
             try:
                 async with RayClient(endpoint) as client:
-                    ended = await stop_job(client, name, patience=STOP_PATIENCE)
+                    ended = await stop_job(client, name, patience=STOP_PATIENCE, waiting=WAITING)
             except RayTenantError as error:
                 ended, reason = False, f"cannot be stopped: {error}"
-        if ended:
-            self._say(f"job {name} has ended")
-        elif name not in self._stubborn:
+        self._stopped_at[name] = time.monotonic()
+        if ended and (first or name in self._stubborn):
+            self._stubborn.discard(name)
+            self._say(f"job {name} is stopped")
+        elif not ended and name not in self._stubborn:
             self._stubborn.add(name)
-            self._say(f"job {name} {reason}; every sweep tries again")
+            self._say(f"job {name} {reason}; it is tried again every {STOP_AGAIN:g} s")
         return ended

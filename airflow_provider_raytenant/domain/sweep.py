@@ -14,10 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from airflow_provider_raytenant.domain.job_info import JobInfo
-from airflow_provider_raytenant.domain.job_spec import METADATA_PREFIX, TryIdentity
-
-ADOPTABLE: Final = METADATA_PREFIX + "adoptable"
-"""Metadata ``"true"``: the task waits on its worker, and a retry may go on with the job of the try before."""
+from airflow_provider_raytenant.domain.job_spec import ADOPTABLE_KEY, METADATA_PREFIX, TryIdentity
 
 TaskKey = tuple[str, str, str, int]
 """dag_id, run_id, task_id, map_index: what all tries of a task share."""
@@ -76,8 +73,8 @@ class OwnJob:
 
     @property
     def adoptable(self) -> bool:
-        """Whether a retry may go on with it."""
-        return self.info.metadata.get(ADOPTABLE) == "true"
+        """Whether its task waits on a worker: should that die, a retry may go on with the job."""
+        return self.info.metadata.get(ADOPTABLE_KEY) == "true"
 
     @property
     def key(self) -> TaskKey:

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from airflow_provider_raytenant.cli import jobs
-from airflow_provider_raytenant.control import clusters
+from airflow_provider_raytenant.control import clusters, sweeper
 from airflow_provider_raytenant.domain.job_spec import TryIdentity
+from airflow_provider_raytenant.ray_api import stopping
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from tests.fakes.faults import status
 from tests.fakes.world import World, identity
@@ -40,6 +41,13 @@ def full(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     world.job(ENDED, "FAILED", ray=world.two)
     monkeypatch.setattr(time, "time", lambda: SUBMITTED + 725.0)
     return world
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "_INTERVAL", 0.01)
+    monkeypatch.setattr(sweeper, "WAITING", 0.05)
+    monkeypatch.setattr(jobs, "WAITING", 0.05)
 
 
 def run(world: World, command: Callable[[Any], None], **arguments: Any) -> None:
@@ -241,6 +249,16 @@ def test_stop_of_a_job_that_may_be_on_a_silent_cluster_says_so(
     assert "; cluster two: Ray at " in error
 
 
+def test_stop_of_a_job_that_waits_in_ray_says_that_it_can_start_nothing(
+    full: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(full, jobs.stop, submission_ids=[short(CLEARED)])
+    assert capsys.readouterr().out == (
+        f"Job {CLEARED.submission_id} can start nothing any more; Ray forgets it in a while; "
+        "its task etl.load was cleared.\n"
+    )
+
+
 def test_stop_gives_up_on_a_job_that_does_not_end(
     full: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,7 +324,7 @@ def test_a_sweep_whose_orphan_does_not_end_exits_1(
     full: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_provider_raytenant.control.sweeper.STOP_PATIENCE", 0.3)
-    # Ray only takes note of the stop of a PENDING job.
+    full.two.jobs[RETRIED.submission_id].stops = False
     with pytest.raises(SystemExit) as end:
         run(full, jobs.sweep, older_than="7d", dry_run=False)
     assert end.value.code == 1

@@ -14,7 +14,7 @@ from airflow_provider_raytenant.control import clusters
 from airflow_provider_raytenant.control import controller as controller_module
 from airflow_provider_raytenant.control.controller import Controller, Settings
 from airflow_provider_raytenant.exceptions import TenantFileError
-from airflow_provider_raytenant.ray_api import watch
+from airflow_provider_raytenant.ray_api import stopping
 from tests.fakes.faults import delay, status
 from tests.fakes.world import World, identity
 
@@ -25,7 +25,7 @@ FOR_EVER = 86400.0 * 36500
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_STOP_INTERVAL", 0.01)
+    monkeypatch.setattr(stopping, "_INTERVAL", 0.01)
     monkeypatch.setattr(controller_module, "LONGEST_PAUSE", 0.1)
     # Lists of jobs of a fake take longer than a tenth of this interval.
     monkeypatch.setattr(controller_module, "LISTING_SHARE", 1.0)

@@ -9,9 +9,10 @@ import pytest
 from airflow_provider_raytenant.control import sweeper as sweeper_module
 from airflow_provider_raytenant.control.sweeper import Sweeper
 from airflow_provider_raytenant.exceptions import DatabaseUnavailableError, RayUnavailableError
-from airflow_provider_raytenant.ray_api import watch
+from airflow_provider_raytenant.ray_api import stopping
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
+from airflow_provider_raytenant.ray_api.tickets import ticket_package
 from tests.fakes.faults import status
 from tests.fakes.world import World, identity
 
@@ -24,7 +25,8 @@ async def client(world: World) -> AsyncIterator[RayClient]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_STOP_INTERVAL", 0.01)
+    monkeypatch.setattr(stopping, "_INTERVAL", 0.01)
+    monkeypatch.setattr(sweeper_module, "WAITING", 0.05)
 
 
 class Sweeps:
@@ -74,7 +76,7 @@ async def test_an_orphan_is_stopped_and_everybody_elses_job_is_left_alone(
     assert world.one.calls("POST") == [f"POST /api/jobs/{orphan.submission_id}/stop"]
     assert sweeps.said == [
         f"stopping job {orphan.submission_id}: its task etl.load is gone",
-        f"job {orphan.submission_id} has ended",
+        f"job {orphan.submission_id} is stopped",
     ]
     assert await sweeps.look() == []
 
@@ -114,26 +116,50 @@ async def test_a_stop_under_way_is_not_begun_again_and_goes_on_beside_the_next_l
     assert set((await sweeps.sweeper.stopped()).values()) == {True}
 
 
-async def test_a_job_that_does_not_end_is_told_of_once_and_tried_again(
+async def test_a_job_that_does_not_end_is_told_of_once_and_tried_again_after_a_while(
     world: World, client: RayClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweeper_module, "STOP_PATIENCE", 0.1)
     own = identity(1)
+    name = own.submission_id
     job = world.job(own)
     job.stops = False
     sweeps = Sweeps(client)
+    await sweeps.look()
+    assert await sweeps.sweeper.stopped() == {name: False}
+    calls = len(world.one.calls("POST"))
+    await sweeps.look()
+    assert await sweeps.sweeper.stopped() == {}
+    assert len(world.one.calls("POST")) == calls
+    monkeypatch.setattr(sweeper_module, "STOP_AGAIN", 0.0)
     for _ in range(3):
         await sweeps.look()
-        assert await sweeps.sweeper.stopped() == {own.submission_id: False}
-    name = own.submission_id
+        assert await sweeps.sweeper.stopped() == {name: False}
+    assert len(world.one.calls("POST")) > calls
     assert sweeps.said == [
         f"stopping job {name}: its task etl.load is gone",
-        f"job {name} still lives 0.1 s after it was told to stop; every sweep tries again",
+        f"job {name} still lives 0.1 s after it was told to stop; it is tried again every 30 s",
     ]
     job.stops = True
     await sweeps.look()
     assert await sweeps.sweeper.stopped() == {name: True}
-    assert sweeps.said[2:] == [f"job {name} has ended"]
+    assert sweeps.said[2:] == [f"job {name} is stopped"]
+
+
+async def test_a_job_that_waits_in_ray_loses_its_ticket_and_is_told_of_once(
+    world: World, client: RayClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray only takes note of its stop, and keeps it PENDING until resources come free."""
+    monkeypatch.setattr(sweeper_module, "STOP_AGAIN", 0.0)
+    own = identity(1)
+    world.job(own, "PENDING")
+    sweeps = Sweeps(client)
+    for _ in range(3):
+        assert await sweeps.look() == [own.submission_id]
+        assert await sweeps.sweeper.stopped() == {own.submission_id: True}
+    revoked = ticket_package(own.submission_id, valid=False)
+    assert world.one.packages[revoked.uri] == revoked.content
+    assert len(sweeps.said) == 2
 
 
 async def test_only_so_many_stops_at_once(
@@ -141,13 +167,13 @@ async def test_only_so_many_stops_at_once(
 ) -> None:
     under_way = most = 0
 
-    async def stop_job(_client: RayClient, name: str, *, patience: float) -> bool:
+    async def stop_job(_client: RayClient, name: str, *, patience: float, waiting: float) -> bool:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
         await asyncio.sleep(0.01)
         under_way -= 1
-        return bool(name and patience)
+        return bool(name and patience and waiting)
 
     monkeypatch.setattr(sweeper_module, "stop_job", stop_job)
     for number in range(30):
