@@ -51,6 +51,27 @@ def _options() -> dict[str, Any]:
             "example": "262144",
             "default": "65536",
         },
+        "log_max_bytes": {
+            "description": (
+                "Bytes of a job's output that are copied into its task's log. Of longer output the last "
+                "lines follow at the job's end, with a link to all of it on Ray's dashboard. Read by "
+                "triggerers, and by workers for tasks that do not defer."
+            ),
+            "version_added": "0.1.0",
+            "type": "integer",
+            "example": "104857600",
+            "default": "20971520",
+        },
+        "live_logs": {
+            "description": (
+                "Jobs of one cluster whose output a triggerer copies while they run. The output of the "
+                "others is copied when one of these has ended, or at their own end."
+            ),
+            "version_added": "0.1.0",
+            "type": "integer",
+            "example": "300",
+            "default": "100",
+        },
     }
 
 

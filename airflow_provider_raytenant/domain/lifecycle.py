@@ -177,7 +177,7 @@ class Lifecycle:
             self._note(f"Job {self.submission_id} is {job.status.value}{_place(job)}.")
         self._job = job
         if job.status.is_terminal:
-            return self._terminal(job)
+            return self._terminal(job, now)
         if job.status is JobStatus.RUNNING and self._runs_since is None:
             self._runs_since = self._checked = now
         self._keep_deadlines(now)
@@ -241,7 +241,10 @@ class Lifecycle:
             self._outage_since = None
             self._note("Ray answers again.")
 
-    def _terminal(self, job: JobInfo) -> Step:
+    def _terminal(self, job: JobInfo, now: float) -> Step:
+        if job.status is JobStatus.STOPPED and self._deadline is None and self._execution_over(now):
+            # Another driver was about it, and vanished.
+            self._deadline = self._execution_error()
         # A job that was done before its stop arrived is done.
         if self._deadline is not None and job.status is not JobStatus.SUCCEEDED:
             return End(job, _told(self._deadline, "was stopped"))
@@ -252,13 +255,8 @@ class Lifecycle:
             return
         limits, name = self._limits, self.submission_id
         waits = self._runs_since is None
-        if self._execution_ends is not None and now >= self._execution_ends:
-            total = limits.execution_timeout or limits.execution_left or 0.0
-            self._deadline = JobTimeoutError(
-                f"job {name} outlived its task's execution_timeout of {total:g} s",
-                deadline="execution_timeout",
-                seconds=total,
-            )
+        if self._execution_over(now):
+            self._deadline = self._execution_error()
         elif waits and limits.queue_timeout is not None and now - self._waits_since >= limits.queue_timeout:
             self._deadline = JobStartTimeoutError(
                 f"job {name} waited in Ray for longer than its queue_timeout of {limits.queue_timeout:g} s",
@@ -278,6 +276,17 @@ class Lifecycle:
         if self._deadline is not None:
             self._stopping_since = now
             self._note(f"{self._deadline}: stopping it.")
+
+    def _execution_over(self, now: float) -> bool:
+        return self._execution_ends is not None and now >= self._execution_ends
+
+    def _execution_error(self) -> JobTimeoutError:
+        total = self._limits.execution_timeout or self._limits.execution_left or 0.0
+        return JobTimeoutError(
+            f"job {self.submission_id} outlived its task's execution_timeout of {total:g} s",
+            deadline="execution_timeout",
+            seconds=total,
+        )
 
     def _stop_or_give_up(self, now: float, cannot_start: bool) -> Step:
         if self._deadline is None:

@@ -19,13 +19,14 @@ from airflow_provider_raytenant.domain.job_info import JobInfo
 from airflow_provider_raytenant.domain.outcome import Outcome
 from airflow_provider_raytenant.domain.status import JobStatus
 from airflow_provider_raytenant.exceptions import JobNotFoundError
+from airflow_provider_raytenant.hooks import log_settings
 from airflow_provider_raytenant.hooks.ray import RayHook
 from airflow_provider_raytenant.operators.prepare import Prepared, prepare
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.shared import shared_cluster
 from airflow_provider_raytenant.ray_api.stopping import stop_job
-from airflow_provider_raytenant.ray_api.watch import JobWatch
+from airflow_provider_raytenant.ray_api.watch import JobWatch, LogCopy
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -95,6 +96,7 @@ async def _look(endpoint: RayEndpoint, submission_id: str) -> JobInfo | None:
 
 
 async def _watch(prepared: Prepared, left_behind: str | None, log: Any) -> Outcome:
+    name = left_behind or prepared.submission_id
     # Airflow itself keeps `execution_timeout` here, by an alarm in this process.
     settings = replace(prepared.settings, limits=replace(prepared.settings.limits, execution_timeout=None))
     async with shared_cluster(prepared.endpoint) as cluster:
@@ -104,6 +106,7 @@ async def _watch(prepared: Prepared, left_behind: str | None, log: Any) -> Outco
             settings,
             emit=lambda line: log.info("%s", line),
             note=lambda text: log.info("%s", text),
+            log=LogCopy(log_settings.max_bytes(), prepared.endpoint.job_page(name)),
             adopt=left_behind,
         )
         return await watch.run()

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import aiohttp
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
@@ -39,23 +39,23 @@ REQUEST_TIMEOUT = 15.0
 
 TRANSFER_TIMEOUT = 120.0
 
-STREAM_SILENCE = 600.0
-"""Seconds without output after which a log stream is asked whether it lives. Ray's dashboard never answers
-(measured on 2.60), so a silent stream ends half as long after that, and whoever follows opens another, which
-begins at the first byte: often enough for a connection that died unseen, too seldom to cost much."""
-
 ATTEMPTS = 4
 
 CONNECTIONS = 300
-"""Most connections at a time. Each log stream holds one for as long as its job runs, 100 of them unless
-configured otherwise; the rest is for looks (ten of a poller), submits and stops, which pass by. Well below
-1024, the open files that a process often has."""
+"""Most connections at a time; no request holds one for long. Well below 1024, the open files that a process
+often has."""
 
 LARGE_ANSWER = 256 * 1024
 """Characters from which on an answer is read in a thread: more JSON holds the event loop for about 3 ms."""
 
 _TRANSIENT_4XX = (408, 429)
-_LOG_FILE = "/api/v0/logs/file"
+
+WHOLE_LOG: Final = -1
+"""Ray's word for all lines of a log file."""
+
+LOG_FILE_TIMEOUT: Final = 30.0
+"""Seconds after which Ray gives up to read a log file for us, so that a hung node does not hold one of the
+hundred calls that Ray's state API answers at a time."""
 
 
 def _json(text: str) -> Any:
@@ -190,37 +190,47 @@ class RayClient:
         """Upload a package; the same content under the same name makes a repeat harmless."""
         await self._repeat("PUT", _package_path(uri), data=content, timeout=TRANSFER_TIMEOUT)
 
-    async def logs(self, submission_id: str) -> str:
-        """All output of the driver so far."""
-        answer = await self._repeat("GET", f"/api/jobs/{submission_id}/logs", timeout=TRANSFER_TIMEOUT)
+    async def logs(self, submission_id: str, *, largest: int | None = None) -> str:
+        """All output of the driver so far, as Ray's text: CR and CRLF became LF.
+
+        Ray answers 500 where the output is not UTF-8 (measured on 2.60).
+
+        :param largest: bytes of the answer above which this is a :class:`RayRequestError`.
+        """
+        path = f"/api/jobs/{submission_id}/logs"
+        answer = await self._repeat("GET", path, timeout=TRANSFER_TIMEOUT, largest=largest)
         return str(_mapping(answer).get("logs") or "")
 
-    async def log_file(self, submission_id: str, node_id: str) -> str:
-        """The same as :meth:`logs`, read as bytes from the driver's node; what is no UTF-8 is replaced.
+    async def log_file(
+        self, submission_id: str, node_id: str, *, lines: int = WHOLE_LOG
+    ) -> AsyncGenerator[bytes, None]:
+        """All output of the driver so far, as it is in the file on the driver's node, in pieces. One attempt.
 
-        Ray answers 500 to :meth:`logs` where the output is not UTF-8 (measured on 2.60).
+        :param node_id: the node that the driver runs, or ran, on.
+        :param lines: how many lines from the end; a last one without LF counts.
         """
-        path = f"{_LOG_FILE}?node_id={node_id}&filename=job-driver-{submission_id}.log&lines=-1"
-        text = str(await self._repeat("GET", path, timeout=TRANSFER_TIMEOUT))
-        # As Ray itself reads it for the others.
-        return text.replace("\r\n", "\n").replace("\r", "\n")
-
-    async def tail(self, submission_id: str) -> AsyncIterator[str]:
-        """The driver's output from its first byte on, in pieces, as it is written.
-
-        It ends some seconds after the job, and sometimes before: an end says nothing about the job.
-
-        :raises RayUnavailableError: the connection failed.
-        """
-        url = self.endpoint.url(f"/api/jobs/{submission_id}/logs/tail")
+        path = (
+            f"/api/v0/logs/file?node_id={node_id}&filename=job-driver-{submission_id}.log"
+            f"&lines={lines}&timeout={LOG_FILE_TIMEOUT:.0f}"
+        )
+        limit = aiohttp.ClientTimeout(sock_connect=self._timeout, sock_read=self._timeout)
         try:
-            async with self._open().ws_connect(url, max_msg_size=0, heartbeat=STREAM_SILENCE) as socket:
-                async for message in socket:
-                    if message.type is not aiohttp.WSMsgType.TEXT:
-                        return
-                    yield message.data
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise RayUnavailableError(f"{self._where()}: the log stream broke: {_reason(error)}") from error
+            async with self._open().get(
+                self.endpoint.url(path), timeout=limit, allow_redirects=False
+            ) as response:
+                if response.status != 200 or response.content_type != "text/plain":
+                    text = await _text(response)
+                    goal = response.headers.get("Location", "")
+                    self._answer(response.status, text, path, goal, lambda _text: None)
+                    raise RayUnavailableError(f"{self._where()} gave no log file, but {text[:200]!r}")
+                async for piece in response.content.iter_any():
+                    yield piece
+        except TimeoutError as error:
+            raise RayUnavailableError(
+                f"{self._where()} went silent for {self._timeout:g} s (GET {path})"
+            ) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise RayUnavailableError(f"{self._where()} cannot be reached: {_reason(error)}") from error
 
     async def _submit_or_find(self, request: dict[str, Any]) -> bool:
         try:
@@ -264,6 +274,7 @@ class RayClient:
         json: Any = None,
         data: Any = None,
         parse: Callable[[str], Any] = _json,
+        largest: int | None = None,
     ) -> Any:
         limit = aiohttp.ClientTimeout(total=timeout or self._timeout)
         url = self.endpoint.url(path)
@@ -272,7 +283,7 @@ class RayClient:
             async with self._open().request(
                 method, url, json=json, data=data, timeout=limit, allow_redirects=False
             ) as response:
-                text = await response.text("utf-8", errors="replace")
+                text = await _text(response, largest)
                 status, goal = response.status, response.headers.get("Location", "")
         except TimeoutError as error:
             raise RayUnavailableError(
@@ -306,8 +317,6 @@ class RayClient:
             )
         if status >= 300:
             raise RayUnavailableError(f"{self._where()} answered {status}: {excerpt}", status=status)
-        if path.startswith(_LOG_FILE):
-            return text
         try:
             return parse(text)
         except ValueError:
@@ -322,6 +331,15 @@ class RayClient:
 
     def _where(self) -> str:
         return f"Ray at {self.endpoint.address}"
+
+
+async def _text(response: aiohttp.ClientResponse, largest: int | None = None) -> str:
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if largest is not None and len(body) > largest:
+            raise RayRequestError(f"{response.url.path} gives more than {largest} bytes")
+    return body.decode("utf-8", "replace")
 
 
 def _package_path(uri: str) -> str:

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
+from airflow_provider_raytenant.ray_api.log_reads import LIVE_LOGS, LogReads
 from airflow_provider_raytenant.ray_api.poller import JobPoller
 
 
@@ -21,6 +22,7 @@ class SharedCluster:
 
     client: RayClient
     poller: JobPoller
+    reads: LogReads = field(default_factory=LogReads)
     users: int = field(default=0, init=False)
 
     async def close(self) -> None:
@@ -40,11 +42,15 @@ _CLOSING: Final[set[asyncio.Task[None]]] = set()
 
 
 @asynccontextmanager
-async def shared_cluster(endpoint: RayEndpoint) -> AsyncIterator[SharedCluster]:
+async def shared_cluster(
+    endpoint: RayEndpoint, *, live_logs: int = LIVE_LOGS
+) -> AsyncIterator[SharedCluster]:
     """The cluster at ``endpoint``, shared with everybody in this event loop who names the same endpoint.
 
     The first user opens it, the last one closes it. All fields of the endpoint count: another token is
     another cluster. Certificate files are read when it is opened.
+
+    :param live_logs: how many jobs' output may be read while they run; what the first user says holds.
 
     :raises ConnectionConfigError: a certificate file cannot be used.
     """
@@ -55,7 +61,7 @@ async def shared_cluster(endpoint: RayEndpoint) -> AsyncIterator[SharedCluster]:
     if cluster is None:
         client = RayClient(endpoint)
         client.open()
-        cluster = clusters[key] = SharedCluster(client, JobPoller(client))
+        cluster = clusters[key] = SharedCluster(client, JobPoller(client), LogReads(live_logs))
     cluster.users += 1
     try:
         yield cluster

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
@@ -37,7 +37,8 @@ from airflow_provider_raytenant.exceptions import (
     RayTenantError,
     RayUnavailableError,
 )
-from airflow_provider_raytenant.ray_api.log_follower import LogFollower
+from airflow_provider_raytenant.ray_api.log_follower import MAX_BYTES, LogFollower
+from airflow_provider_raytenant.ray_api.log_position import LogPosition, Save
 from airflow_provider_raytenant.ray_api.packages import runner_package
 from airflow_provider_raytenant.ray_api.shared import SharedCluster
 from airflow_provider_raytenant.ray_api.stopping import JobStop
@@ -77,6 +78,22 @@ class WatchSettings:
         return replace(self.limits, execution_left=total - (time.time() - self.prepared_at))
 
 
+@dataclass(frozen=True)
+class LogCopy:
+    """How a job's output is copied into its task's log.
+
+    :param max_bytes: of longer output only the last lines are copied.
+    :param rest: where all of the output can be seen.
+    :param load: how far an earlier watch of the same job has copied it.
+    :param save: keeps how far this one has.
+    """
+
+    max_bytes: int = MAX_BYTES
+    rest: str = ""
+    load: Callable[[], Awaitable[LogPosition | None]] | None = None
+    save: Save | None = None
+
+
 class JobWatch:
     """Submits one request and follows its job to the end.
 
@@ -84,6 +101,7 @@ class JobWatch:
     :param request: the body of the submit, with the try's ``submission_id``.
     :param emit: gets each line of the job's output.
     :param note: gets what happens: status changes, outages.
+    :param log: how to copy the output.
     :param adopt: the submission id of a job that is there already: it is followed, and nothing submitted.
     """
 
@@ -94,19 +112,22 @@ class JobWatch:
         settings: WatchSettings,
         emit: Callable[[str], None],
         note: Callable[[str], None],
+        log: LogCopy | None = None,
         adopt: str | None = None,
     ) -> None:
         self._cluster = cluster
         self._client = cluster.client
         self._request = request
         self._settings = settings
+        self._emit = emit
         self._note = note
+        self._log = log or LogCopy()
         self._adopt = adopt
         self._submission_id: str = adopt or request["submission_id"]
         self._life = Lifecycle(self._submission_id, settings.limits_now(), time.monotonic())
         self._stop = JobStop(self._client, self._submission_id)
-        self._follower = LogFollower(self._client, self._submission_id, emit, note)
-        self._follows = False
+        self._follower: LogFollower | None = None
+        self._fresh = False
 
     async def run(self) -> Outcome:
         """Submit, or adopt what is there, and wait for the end.
@@ -123,15 +144,16 @@ class JobWatch:
             self._tell()
             return await self._outcome(step)
         finally:
-            await self._follower.cancel()
+            if self._follower is not None:
+                await self._follower.cancel()
 
     async def _do(self, step: Step) -> Step:
         try:
             match step:
                 case Submit(after):
                     await _pause(after)
-                    created = await self._submit()
-                    return self._life.submitted(created, time.monotonic())
+                    self._fresh = await self._submit()
+                    return self._life.submitted(self._fresh, time.monotonic())
                 case Look(after):
                     return await self._look(after)
                 case Stop(after):
@@ -161,9 +183,8 @@ class JobWatch:
         job = await self._cluster.poller.look(
             self._submission_id, earliest=0.75 * after, latest=after * random.uniform(1.0, 1.1)
         )
-        if job.status is JobStatus.RUNNING and not self._follows:
-            self._follows = True
-            self._follower.start()
+        if job.status is JobStatus.RUNNING:
+            (await self._follow()).start(job.driver_node_id)
         return self._life.saw(job, time.monotonic(), age=self._age(job.start_time))
 
     async def _stop_and_look(self) -> Step:
@@ -224,17 +245,35 @@ class JobWatch:
     async def _outcome(self, end: End) -> Outcome:
         job = end.job
         if job is not None and job.status.is_terminal:
-            await self._follower.finish(job.driver_node_id)
+            await (await self._follow()).finish(job.driver_node_id)
         if isinstance(end.error, RayUnavailableError):
             raise end.error
         if end.error is not None or job is None:
             return Outcome(self._submission_id, error=end.error)
         return outcome_of(
             replace(job, message=strip_end_record(job.message)),
-            self._follower.record,
+            self._follower.record if self._follower is not None else None,
             deadline=self._settings.limits.of_runner,
             skip_on=self._settings.skip_on,
         )
+
+    async def _follow(self) -> LogFollower:
+        """The follower of the job's output, which goes on where an earlier watch of the job has stopped."""
+        if self._follower is None:
+            log = self._log
+            resume = None if self._fresh or log.load is None else await log.load()
+            self._follower = LogFollower(
+                self._client,
+                self._submission_id,
+                self._emit,
+                self._note,
+                reads=self._cluster.reads,
+                resume=resume,
+                save=log.save,
+                max_bytes=log.max_bytes,
+                rest=log.rest,
+            )
+        return self._follower
 
     def _tell(self) -> None:
         notes, self._life.notes = self._life.notes, []

@@ -121,6 +121,12 @@ def _decode(data: str) -> dict[str, object] | None:
     return record if isinstance(record, dict) and record.get("v") == 1 else None
 
 
+def record_length(line: str) -> int:
+    """How many lines the record has that this line belongs to, by its shape; 0 for any other line."""
+    match = _LINE.fullmatch(line)
+    return int(match[2]) if match else 0
+
+
 def strip_end_record(text: str) -> str:
     """The text without record lines and the empty line before them.
 

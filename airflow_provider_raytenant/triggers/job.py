@@ -7,6 +7,7 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, Final
 
 from airflow.sdk.bases.xcom import BaseXCom
@@ -20,10 +21,12 @@ from airflow.triggers.base import (
 
 from airflow_provider_raytenant.domain.outcome import FAILURE_KEY, Outcome
 from airflow_provider_raytenant.exceptions import RayTenantError, RetryableError
+from airflow_provider_raytenant.hooks import log_settings
 from airflow_provider_raytenant.hooks.ray import RayHook
+from airflow_provider_raytenant.ray_api.log_position import LogPosition
 from airflow_provider_raytenant.ray_api.shared import SharedCluster, shared_cluster
 from airflow_provider_raytenant.ray_api.stopping import stop_job
-from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings
+from airflow_provider_raytenant.ray_api.watch import JobWatch, LogCopy, WatchSettings
 from airflow_provider_raytenant.triggers.task import OwnTask
 
 RESUME_NOT_BEFORE: Final = 10.0
@@ -215,7 +218,9 @@ class RayTenantJobTrigger(BaseTrigger):
         try:
             async with self._cluster() as cluster:
                 settings = WatchSettings.from_json(self.watch)
-                return await JobWatch(cluster, self.request, settings, self._say, self._say).run()
+                return await JobWatch(
+                    cluster, self.request, settings, self._say, self._say, self._log_copy(cluster)
+                ).run()
         except RayTenantError as error:
             return Outcome(self.submission_id, error=error)
         except Exception as error:
@@ -227,8 +232,30 @@ class RayTenantJobTrigger(BaseTrigger):
 
     @contextlib.asynccontextmanager
     async def _cluster(self) -> AsyncIterator[SharedCluster]:
-        async with shared_cluster(await RayHook(self.ray_conn_id).aendpoint()) as cluster:
+        endpoint = await RayHook(self.ray_conn_id).aendpoint()
+        async with shared_cluster(endpoint, live_logs=log_settings.live_logs()) as cluster:
             yield cluster
+
+    def _log_copy(self, cluster: SharedCluster) -> LogCopy:
+        copy = LogCopy(
+            max_bytes=log_settings.max_bytes(), rest=cluster.client.endpoint.job_page(self.submission_id)
+        )
+        if self.task_instance is None:
+            return copy
+        return replace(copy, load=self._log_position, save=self._save_log_position)
+
+    async def _log_position(self) -> LogPosition | None:
+        """How far the trigger before this one has copied the job's output."""
+        try:
+            saved = await self.own_task.xcom(LOG_KEY)
+            own = isinstance(saved, dict) and saved.get("submission_id") == self.submission_id
+            return LogPosition.from_json(saved) if own else None
+        except Exception as error:
+            self.log.info("How far the output was copied before cannot be read (%s).", error)
+            return None
+
+    async def _save_log_position(self, position: LogPosition) -> None:
+        await self.own_task.set_xcom(LOG_KEY, {"submission_id": self.submission_id, **position.to_json()})
 
     def _say(self, text: str) -> None:
         self.log.info("%s", text)

@@ -165,12 +165,11 @@ def test_a_deadline_ends_the_job_and_names_itself(
     assert world.submits <= 1
     if end.error is None:
         assert end.job is not None
+        # Stopped without a name: the machine that wanted it was replaced before it saw it happen.
         assert end.job.status is world.ends or (end.job.status is JobStatus.STOPPED and stops)
-        assert not stops or end.job.status in (JobStatus.SUCCEEDED, JobStatus.STOPPED)
         return
     assert isinstance(end.error, (JobTimeoutError, JobStartTimeoutError))
-    # A job that died by itself before its stop arrived, and failed, may carry the deadline's name too.
-    assert stops
+    assert stops or world.ends is JobStatus.STOPPED
     name = end.error.details["deadline"]
     at_least = {"queue_timeout": queue, "job_timeout": job + TIMEOUT_GRACE, "execution_timeout": execution}
     assert when + 0.1 >= at_least[name]

@@ -93,6 +93,27 @@ def answer(text: str, content_type: str = "application/json") -> Fault:
     return other
 
 
+def dribble(size: int, stop: int | None = None, *, broken: bool = False) -> Fault:
+    """A log file in pieces of ``size`` bytes; with ``stop`` so many bytes of it alone, as if they were all,
+    or ``broken`` off there.
+    """
+
+    async def slow(request: web.Request, handler: Handler) -> web.StreamResponse:
+        body = _body(await handler(request))[:stop]
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        for start in range(0, len(body), size):
+            await response.write(body[start : start + size])
+            await asyncio.sleep(0)
+        if broken:
+            _cut(request)
+        else:
+            await response.write_eof()
+        return response
+
+    return slow
+
+
 def _cut(request: web.Request) -> web.Response:
     """End the connection without another byte; what is returned goes nowhere."""
     if request.transport is not None:

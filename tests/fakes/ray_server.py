@@ -1,16 +1,18 @@
 """A small Ray dashboard: the jobs API, nodes and packages as Ray 2.60 answers them.
 
 The contract tests run against it and a real cluster. A job does nothing by itself: the test moves it
-(``run``, ``write``, ``end``). With ``plays=True`` the fake carries out three entrypoints, as a shell would:
-``echo <words>``, ``exit <code>`` and ``sleep <seconds>``, the last without an end.
+(``run``, ``write``, ``end``). With ``plays=True`` the fake carries out four entrypoints, as a shell would:
+``echo <words>``, ``printf '<text with octal escapes>'``, ``exit <code>`` and ``sleep <seconds>``, the last
+without an end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -44,7 +46,9 @@ class FakeJob:
     message: str = "Job has not started yet."
     error_type: str | None = None
     exit_code: int | None = None
-    log: str = ""
+    output: bytes = b""
+    """The driver's log file."""
+
     stops: bool = True
     """Whether a stop is obeyed. One of a PENDING job is not, until the job runs: Ray's own way."""
 
@@ -52,20 +56,15 @@ class FakeJob:
     """Whether its supervisor lives while it is RUNNING."""
 
     stop_asked: bool = False
-    _generation: int = 0
-    _broken: bool = False
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def run(self) -> None:
         self.status, self.message = "RUNNING", "Job is currently running."
         if self.stop_asked and self.stops:
             self.end("STOPPED", exit_code=None)
-        self._changed.set()
 
-    def write(self, text: str) -> None:
+    def write(self, text: str | bytes) -> None:
         """Append to the driver's log."""
-        self.log += text
-        self._changed.set()
+        self.output += text if isinstance(text, bytes) else text.encode()
 
     def write_record(self, **record: Any) -> None:
         """Append the runner's end record."""
@@ -82,13 +81,6 @@ class FakeJob:
         message: str = "",
     ) -> None:
         self.status, self.exit_code, self.error_type, self.message = status, exit_code, error_type, message
-        self._changed.set()
-
-    def end_tails(self, *, broken: bool = False) -> None:
-        """Close every stream of the log in an orderly way, or break it; the job goes on."""
-        self._generation += 1
-        self._broken = broken
-        self._changed.set()
 
     def record(self) -> dict[str, Any]:
         """As ``GET /api/jobs/{id}`` gives it."""
@@ -120,6 +112,7 @@ class Seen:
     path: str
     headers: dict[str, str]
     at: float
+    query: dict[str, str]
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -142,9 +135,6 @@ class FakeRay:
         self.nodes: list[dict[str, Any]] = [node("head", cpus=2, memory=GIB, head=True)]
         self.version: dict[str, Any] = {"version": "4", "ray_version": "2.60.0", "ray_commit": "c"}
         self.seen: list[Seen] = []
-        self.tails = 0
-        """Streams of logs that are open now."""
-
         self.address = ""
         self._plays = plays
         self._faults: list[tuple[str, re.Pattern[str], deque[Fault]]] = []
@@ -161,7 +151,7 @@ class FakeRay:
         app.router.add_delete("/api/jobs/{id}", self._delete)
         app.router.add_post("/api/jobs/{id}/stop", self._stop)
         app.router.add_get("/api/jobs/{id}/logs", self._logs)
-        app.router.add_get("/api/jobs/{id}/logs/tail", self._tail)
+        app.router.add_get("/api/v0/logs/file", self._log_file)
         app.router.add_get("/api/packages/{protocol}/{name}", self._get_package)
         app.router.add_put("/api/packages/{protocol}/{name}", self._put_package)
         if self.prefix:
@@ -179,7 +169,6 @@ class FakeRay:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close_tails()
         await self._runner.cleanup()
 
     def fail(self, method: str, path: str, *faults: Fault) -> None:
@@ -200,15 +189,11 @@ class FakeRay:
         self.jobs[submission_id] = job
         return job
 
-    def close_tails(self) -> None:
-        for job in self.jobs.values():
-            job.end_tails(broken=True)
-
     @web.middleware
     async def _gate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         path = request.path.removeprefix(self.prefix)
         now = asyncio.get_running_loop().time()
-        self.seen.append(Seen(request.method, path, dict(request.headers), now))
+        self.seen.append(Seen(request.method, path, dict(request.headers), now, dict(request.query)))
         fault = self._outage or self._next_fault(request.method, path)
         return await (fault(request, self._checked(handler)) if fault else self._checked(handler)(request))
 
@@ -308,31 +293,22 @@ class FakeRay:
         return web.json_response({"stopped": live})
 
     async def _logs(self, request: web.Request) -> web.Response:
-        return web.json_response({"logs": self._known(request).log})
-
-    async def _tail(self, request: web.Request) -> web.StreamResponse:
-        """From the first byte, pieces of up to ten lines, and never a look at what comes back: Ray's way."""
-        job = self._known(request)
-        socket = web.WebSocketResponse()
-        await socket.prepare(request)
-        generation, position = job._generation, 0
-        self.tails += 1
+        """As text with universal newlines, whatever of it is there: Ray's way."""
         try:
-            while job._generation == generation:
-                piece = "".join(job.log[position:].splitlines(keepends=True)[:10])
-                if piece:
-                    await socket.send_str(piece)
-                    position += len(piece)
-                elif job.status in ENDED:
-                    break
-                else:
-                    job._changed.clear()
-                    await job._changed.wait()
-            if job._broken and request.transport is not None:
-                request.transport.abort()
-        finally:
-            self.tails -= 1
-        return socket
+            with io.TextIOWrapper(io.BytesIO(self._known(request).output), "utf-8") as file:
+                return web.json_response({"logs": file.read()})
+        except UnicodeDecodeError as error:
+            return web.Response(status=500, text=f"Traceback ... UnicodeDecodeError: {error}")
+
+    async def _log_file(self, request: web.Request) -> web.Response:
+        node_id, name = request.query["node_id"], request.query["filename"]
+        if node_id not in (row["node_id"] for row in self.nodes):
+            return web.Response(status=500, text=f"Agent for node id: {node_id} doesn't exist.")
+        job = self.jobs.get(name.removeprefix("job-driver-").removesuffix(".log"))
+        if job is None or job.status == "PENDING":
+            return web.Response(status=500, text=f"A file is not found at: /tmp/ray/logs/{name}")
+        lines = int(request.query.get("lines", "1000"))
+        return web.Response(body=last_lines(job.output, lines), content_type="text/plain")
 
     async def _get_package(self, request: web.Request) -> web.Response:
         uri = _package_uri(request)
@@ -373,6 +349,11 @@ def _id(job: FakeJob) -> str:
     return str(job.request["submission_id"])
 
 
+def last_lines(output: bytes, count: int) -> bytes:
+    """As Ray counts them: a last line without LF is one, and -1 is all."""
+    return output if count < 0 else b"".join(re.findall(rb"[^\n]*\n|[^\n]+", output)[-count:])
+
+
 def _package_uri(request: web.Request) -> str:
     return f"{request.match_info['protocol']}://{request.match_info['name']}"
 
@@ -383,6 +364,11 @@ def _play(job: FakeJob) -> None:
     job.write(f"Running entrypoint for job {job.request['submission_id']}: {job.request['entrypoint']}\n")
     if program == "echo":
         job.write(rest + "\n")
+        job.end(message="Job finished successfully.")
+    elif program == "printf":
+        job.write(
+            rest.strip("'").replace("%%", "%").encode("latin-1").decode("unicode_escape").encode("latin-1")
+        )
         job.end(message="Job finished successfully.")
     elif program == "exit":
         job.end("FAILED", exit_code=int(rest), message=f"Job failed with exit code {rest}")

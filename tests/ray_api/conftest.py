@@ -11,7 +11,7 @@ import tenacity
 
 from airflow_provider_raytenant.local.ray_cluster import RayCluster
 from airflow_provider_raytenant.ray_api import client as client_module
-from airflow_provider_raytenant.ray_api import log_follower, stopping, watch
+from airflow_provider_raytenant.ray_api import log_follower, log_reads, stopping, watch
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.poller import JobPoller
@@ -30,8 +30,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         client_module, "wait_random_exponential", lambda **_options: tenacity.wait_fixed(0.005)
     )
-    monkeypatch.setattr(log_follower, "RECORD_WAIT", 0.05)
-    monkeypatch.setattr(log_follower, "_RECONNECT_AFTER", 0.01)
+    for name in ("_FIRST_WAIT", "_LONGEST_WAIT", "_LONGEST_BACKOFF", "_LATE"):
+        monkeypatch.setattr(log_follower, name, 0.01)
+    monkeypatch.setattr(log_reads, "READS_PER_SECOND", 1e6)
     monkeypatch.setattr(stopping, "_INTERVAL", 0.01)
     monkeypatch.setattr(watch, "_PACE", 0.01)
 

@@ -16,13 +16,13 @@ from airflow_provider_raytenant.exceptions import (
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from tests.fakes import faults
-from tests.fakes.ray_server import FakeRay, node
+from tests.fakes.ray_server import HEAD, FakeRay, node
 
 MIB = 1024**2
 
 
-async def collect(client: RayClient, submission_id: str) -> str:
-    return "".join([piece async for piece in client.tail(submission_id)])
+async def collect(client: RayClient, submission_id: str, **options: int) -> bytes:
+    return b"".join([piece async for piece in client.log_file(submission_id, HEAD, **options)])
 
 
 async def test_a_record_is_read_into_our_words(fake: FakeRay, client: RayClient) -> None:
@@ -90,22 +90,42 @@ async def test_a_package_is_absent_then_present(fake: FakeRay, client: RayClient
     assert fake.packages == {uri: content}
 
 
-async def test_logs_and_tail_give_the_same(fake: FakeRay, client: RayClient) -> None:
+async def test_the_log_as_text_and_as_it_is(fake: FakeRay, client: RayClient) -> None:
     job = fake.add_job("j")
     assert await client.logs("j") == ""
-    job.write("".join(f"{number} äöü 日本 🚀\r\n" for number in range(100)) + "x" * 300_000 + "\n\n\nlast")
+    text = "".join(f"{number} äöü 日本 🚀\r\n" for number in range(100)) + "x" * 300_000 + "\n\n\rlast"
+    job.write(text)
     job.end()
 
-    assert await client.logs("j") == job.log
-    assert await collect(client, "j") == job.log
+    assert await client.logs("j") == text.replace("\r\n", "\n").replace("\r", "\n")
+    assert await collect(client, "j") == text.encode()
+    assert await collect(client, "j", lines=2) == b"\n\rlast"
 
 
-async def test_a_tail_of_an_unknown_job_is_an_error(fake: FakeRay, client: RayClient) -> None:
-    with pytest.raises(RayUnavailableError, match="404"):
+async def test_a_log_that_is_too_long_is_not_read_to_its_end(fake: FakeRay, client: RayClient) -> None:
+    fake.add_job("j").write("x" * 300_000)
+
+    assert len(await client.logs("j", largest=400_000)) == 300_000
+    with pytest.raises(RayRequestError, match="more than 200000 bytes"):
+        await client.logs("j", largest=200_000)
+
+
+async def test_a_log_file_that_cannot_be_read(fake: FakeRay, client: RayClient) -> None:
+    job = fake.add_job("j")
+    job.run()
+    with pytest.raises(RayUnavailableError, match="file is not found"):
         await collect(client, "nope")
-    fake.outage(faults.drop)
-    with pytest.raises(RayUnavailableError, match="log stream broke"):
-        await collect(client, "nope")
+    fake.fail(
+        "GET",
+        "/api/v0/logs/file",
+        *(faults.drop, faults.drop, faults.dribble(3, 5, broken=True)),
+        *(faults.answer("<html>log in</html>", "text/html"), faults.status(429, "Max number of calls")),
+    )
+    job.write("hello\n")
+    for text in ("cannot be reached", "cannot be reached", "gave no log file", "429: Max number"):
+        with pytest.raises(RayUnavailableError, match=text):
+            await collect(client, "j")
+    assert await collect(client, "j") == b"hello\n"
 
 
 @pytest.mark.parametrize("call", ["job", "stop", "delete", "logs"])
@@ -186,7 +206,7 @@ async def test_a_path_prefix_is_part_of_every_request() -> None:
         fake.jobs["j"].write("hello")
         fake.jobs["j"].end()
         assert (await client.job("j")).status is JobStatus.SUCCEEDED
-        assert await collect(client, "j") == "hello"
+        assert await collect(client, "j") == b"hello"
         assert [job.submission_id for job in await client.jobs()] == ["j"]
 
 

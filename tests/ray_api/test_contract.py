@@ -6,8 +6,9 @@ What holds here for both lets the other tests of this folder speak to the fake a
 from __future__ import annotations
 
 import asyncio
+import base64
 import uuid
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -24,10 +25,10 @@ from airflow_provider_raytenant.exceptions import (
     ResultLostError,
 )
 from airflow_provider_raytenant.local.ray_cluster import RayCluster
-from airflow_provider_raytenant.ray_api import client as client_module
-from airflow_provider_raytenant.ray_api import log_follower
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
+from airflow_provider_raytenant.ray_api.log_follower import LogFollower
+from airflow_provider_raytenant.ray_api.log_reads import LogReads
 from airflow_provider_raytenant.ray_api.stopping import stop_job
 from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings
 from tests.fakes.ray_server import GIB
@@ -35,9 +36,10 @@ from tests.ray_api.contract import BOUND_SECONDS, TOKEN, Contract, opened
 from tests.ray_api.watching import shared
 
 
-async def tail(client: RayClient, submission_id: str) -> str:
+async def log_file(client: RayClient, submission_id: str, node_id: str | None, **options: int) -> bytes:
     async with asyncio.timeout(BOUND_SECONDS):
-        return "".join([piece async for piece in client.tail(submission_id)])
+        pieces = client.log_file(submission_id, node_id or "", **options)
+        return b"".join([piece async for piece in pieces])
 
 
 async def test_version(ray: Contract) -> None:
@@ -71,8 +73,8 @@ async def test_who_is_let_in(ray: Contract) -> None:
                 with pytest.raises(RayAuthError) as caught:
                     await call
                 assert caught.value.details == {"status": status}
-            with pytest.raises(RayUnavailableError, match=str(status)):
-                await tail(stranger, "x")
+            with pytest.raises(RayAuthError, match=str(status)):
+                await log_file(stranger, "x", "y")
             with pytest.raises(JobNotFoundError):
                 await ray.client.job(request["submission_id"])
 
@@ -81,11 +83,6 @@ async def test_who_is_let_in(ray: Contract) -> None:
 async def test_an_unknown_job(ray: Contract, call: str) -> None:
     with pytest.raises(JobNotFoundError, match="does not exist"):
         await getattr(ray.client, call)("nobody-knows-me")
-
-
-async def test_the_tail_of_an_unknown_job(ray: Contract) -> None:
-    with pytest.raises(RayUnavailableError):
-        await tail(ray.client, "nobody-knows-me")
 
 
 async def test_a_job_from_submit_to_delete(ray: Contract) -> None:
@@ -109,7 +106,7 @@ async def test_a_job_from_submit_to_delete(ray: Contract) -> None:
 
     logs = await ray.client.logs(name)
     assert "wörld 🚀\n" in logs
-    assert await tail(ray.client, name) == logs
+    assert await log_file(ray.client, name, job.driver_node_id) == logs.encode()
 
     assert await ray.client.submit(request) is False
     assert await ray.client.stop(name) is False
@@ -126,22 +123,44 @@ async def test_a_job_that_fails(ray: Contract) -> None:
     assert job.message
 
 
-async def test_a_job_that_is_stopped(ray: Contract, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_that_is_stopped(ray: Contract) -> None:
     name = await ray.submit("sleep 600")
     await ray.until(name, JobStatus.RUNNING)
     with pytest.raises(RayUnavailableError) as caught:
         await ray.client.delete(name)
     assert caught.value.details == {"status": 500}
 
-    # No pong comes from Ray: a stream that is silent ends, and the job does not.
-    monkeypatch.setattr(client_module, "STREAM_SILENCE", 3.0 if ray.real else 0.2)
-    assert "Running entrypoint" in await tail(ray.client, name)
-    assert (await ray.client.job(name)).status is JobStatus.RUNNING
-
     assert await ray.client.stop(name) is True
     job = await ray.ended(name)
     assert (job.status, job.exit_code) == (JobStatus.STOPPED, None)
     assert await ray.client.stop(name) is False
+
+
+async def test_the_log_file_is_as_it_was_written(ray: Contract) -> None:
+    entrypoint = r"printf '10%%\r20%%\rdone\r\n\ttab\303\244\n\n\377 no utf8\n  last without end'"
+    # Ray may write its "Running entrypoint" behind what a job writes in its first moment.
+    job = await ray.ended(await ray.submit(f"sleep 1; {entrypoint}" if ray.real else entrypoint))
+    written = "10%\r20%\rdone\r\n\ttabä\n\n".encode() + b"\xff no utf8\n  last without end"
+    name, node_id = job.submission_id, job.driver_node_id
+
+    assert (await log_file(ray.client, name, node_id)).endswith(b"\n" + written)
+    assert await log_file(ray.client, name, node_id, lines=1) == b"  last without end"
+    assert await log_file(ray.client, name, node_id, lines=2) == b"\xff no utf8\n  last without end"
+    assert await log_file(ray.client, name, node_id, lines=5) == written
+    # Why the text is the second choice.
+    with pytest.raises(RayUnavailableError, match="500"):
+        await ray.client.logs(name)
+
+
+async def test_a_log_file_that_is_not_there(ray: Contract) -> None:
+    name = await ray.submit("sleep 600")
+    job = await ray.until(name, JobStatus.RUNNING)
+    with pytest.raises(RayUnavailableError, match=r"500.*not found"):
+        await log_file(ray.client, "nobody-knows-me", job.driver_node_id)
+    with pytest.raises(RayUnavailableError, match=r"500.*doesn't exist"):
+        await log_file(ray.client, name, "a" * 56)
+    # A job that still runs is read up to now.
+    assert b"Running entrypoint" in await log_file(ray.client, name, job.driver_node_id)
 
 
 @pytest.mark.parametrize(
@@ -206,9 +225,8 @@ async def test_a_watch(ray: Contract) -> None:
 
 
 @pytest.mark.stack
-async def test_a_real_job_behind_a_prefix(cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Websocket, submit and stop through a proxy; lines come while the job runs."""
-    monkeypatch.setattr(log_follower, "RECORD_WAIT", 10)
+async def test_a_real_job_behind_a_prefix(cluster: RayCluster) -> None:
+    """Submit, stop and log through a proxy; lines come while the job runs."""
     async with AsyncExitStack() as stack:
         ray = await opened(stack, cluster.dashboard_url, True)
         lines: list[str] = []
@@ -226,3 +244,56 @@ async def test_a_real_job_behind_a_prefix(cluster: RayCluster, monkeypatch: pyte
 
     assert isinstance(outcome.error, JobStoppedError)
     assert lines.count("begin") == 1
+
+
+WRITER = r"""
+import sys, time
+out = sys.stdout.buffer
+for number in range(20):
+    out.write(b"%d%%\r" % number if number % 3 else b"  step %d of 20\r\n" % number)
+    out.write("\t\u00e4\u65e5\U0001f680\n".encode() + b"\xff" * (number % 2))
+    out.flush()
+    time.sleep(0.1)
+out.write(b"\n" + b"x" * 1_000_000 + b"\nlast without end")
+"""
+
+
+@pytest.mark.stack
+async def test_a_real_job_is_followed_line_by_line(cluster: RayCluster) -> None:
+    async with AsyncExitStack() as stack:
+        ray = await opened(stack, cluster.dashboard_url, False)
+        code = base64.b64encode(WRITER.encode()).decode()
+        name = await ray.submit(f"python3 -c \"import base64; exec(base64.b64decode('{code}'))\"")
+        job = await ray.until(name, JobStatus.RUNNING)
+        lines: list[str] = []
+        follower = LogFollower(ray.client, name, lines.append, pytest.fail, reads=LogReads())
+        follower.start(job.driver_node_id)
+        async with asyncio.timeout(BOUND_SECONDS):
+            while "  step 3 of 20\r" not in lines:
+                assert not (await ray.client.job(name)).status.is_terminal
+                await asyncio.sleep(0.05)
+        await ray.ended(name)
+        await follower.finish(job.driver_node_id)
+        whole = await log_file(ray.client, name, job.driver_node_id)
+
+    assert lines == whole.decode("utf-8", "replace").split("\n")
+    assert lines[-2:] == ["x" * 1_000_000, "last without end"]
+    assert len(whole) > 1_000_400
+
+
+@pytest.mark.stack
+async def test_readings_that_were_cut_off_hold_nothing(cluster: RayCluster) -> None:
+    """More than the hundred calls that the state API allows at a time, each given up in the middle."""
+    async with AsyncExitStack() as stack:
+        ray = await opened(stack, cluster.dashboard_url, False)
+        name = await ray.submit("head -c 8000000 /dev/zero | tr '\\0' x; echo; sleep 600")
+        node_id = (await ray.until(name, JobStatus.RUNNING)).driver_node_id or ""
+        async with asyncio.timeout(BOUND_SECONDS):
+            while len(await log_file(ray.client, name, node_id)) < 8_000_000:
+                await asyncio.sleep(0.1)
+            for _ in range(120):
+                async with aclosing(ray.client.log_file(name, node_id)) as pieces:
+                    assert await anext(pieces)
+            async with RayClient(ray.endpoint, attempts=1) as fresh:
+                assert len(await fresh.nodes()) == 1
+                assert len(await log_file(fresh, name, node_id)) > 8_000_000

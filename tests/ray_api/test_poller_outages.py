@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,7 +27,6 @@ from airflow_provider_raytenant.ray_api.poller import SINGLES_AT_ONCE, JobPoller
 from tests.fakes import faults
 from tests.fakes.ray_server import FakeRay
 from tests.ray_api.conftest import Until
-from tests.ray_api.contract import TOKEN
 from tests.ray_api.looking import add_jobs, asked, look_at, names_of
 
 STOPS = "/api/jobs/[^/]+/stop"
@@ -323,23 +321,3 @@ async def test_supervisors_in_an_outage(fake: FakeRay, poller: JobPoller, until:
     assert len(fake.seen) <= ATTEMPTS
     fake.outage(None)
     assert await poller.supervisors() == frozenset()
-
-
-async def test_streams_leave_room_for_looks(fake: FakeRay, endpoint: RayEndpoint, until: Until) -> None:
-    """Each of the log streams holds a connection for as long as its job runs."""
-    names = add_jobs(fake, 150)
-    async with RayClient(replace(endpoint, token=TOKEN)) as client:
-
-        async def follow(name: str) -> None:
-            async for _ in client.tail(name):
-                pass
-
-        streams = [asyncio.create_task(follow(name)) for name in names]
-        await until(lambda: fake.tails == 150, "150 open streams")
-        poller = JobPoller(client)
-        assert names_of(await look_at(poller, names)) == names
-        assert len(await poller.supervisors()) == 150
-        await poller.close()
-        for stream in streams:
-            stream.cancel()
-        await asyncio.wait(streams)

@@ -13,10 +13,11 @@ from airflow_provider_raytenant.exceptions import RayTenantError
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.log_follower import LogFollower
+from airflow_provider_raytenant.ray_api.log_reads import LogReads
 from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings
 from tests.fakes import faults
 from tests.fakes.faults import Fault
-from tests.fakes.ray_server import FakeRay
+from tests.fakes.ray_server import HEAD, FakeRay
 from tests.ray_api.contract import TOKEN
 from tests.ray_api.watching import shared
 
@@ -70,11 +71,11 @@ async def test_no_error_shows_them(fake: FakeRay, endpoint: RayEndpoint, fault: 
 
 
 @pytest.mark.parametrize("kind", ["dropped", "401", "403", "404", "500", "other"])
-async def test_no_error_of_a_stream_shows_them(fake: FakeRay, endpoint: RayEndpoint, kind: str) -> None:
+async def test_no_error_of_a_log_file_shows_them(fake: FakeRay, endpoint: RayEndpoint, kind: str) -> None:
     fake.outage(TROUBLE[kind])
     async with RayClient(endpoint) as client:
         with pytest.raises(RayTenantError) as caught:
-            [piece async for piece in client.tail("j")]
+            [piece async for piece in client.log_file("j", HEAD)]
     assert_hidden(texts_of(caught.value))
 
 
@@ -82,16 +83,16 @@ async def test_no_note_shows_them(fake: FakeRay, endpoint: RayEndpoint) -> None:
     said: list[str] = []
     fake.add_job("j").end()
     fake.fail("POST", "/api/jobs/", faults.status(502))
-    fake.fail("GET", "/api/jobs/j/logs/tail", faults.status(403), faults.drop)
+    fake.fail("GET", "/api/v0/logs/file", faults.status(403), faults.drop)
     fake.fail("GET", "/api/jobs/j/logs", *[faults.status(401)] * 4)
     async with RayClient(endpoint, attempts=1) as client:
         request = {"submission_id": "j", "entrypoint": "true"}
         await JobWatch(
             shared(client), request, WatchSettings(Limits(poll_interval=0.01)), said.append, said.append
         ).run()
-        follower = LogFollower(client, "nope", said.append, said.append)
-        follower.start()
-        await follower.finish()
+        follower = LogFollower(client, "nope", said.append, said.append, reads=LogReads())
+        follower.start(HEAD)
+        await follower.finish(HEAD)
 
     assert any("could not be read" in text for text in said)
     assert_hidden("".join(said))

@@ -30,7 +30,7 @@ from airflow_provider_raytenant.runner.end_record import encode
 from tests.fakes import faults
 from tests.fakes.ray_server import FakeJob, FakeRay
 from tests.ray_api.conftest import Clock, Until
-from tests.ray_api.watching import REQUEST, Watched
+from tests.ray_api.watching import REQUEST, Watched, following
 
 OURS = "gcs://_ray_pkg_of_the_task.zip"
 
@@ -152,13 +152,13 @@ async def test_rays_message_is_told_without_the_record(fake: FakeRay, client: Ra
 async def test_a_job_that_ray_forgot(fake: FakeRay, client: RayClient, until: Until) -> None:
     watched = Watched(client)
     (await submitted(fake, until)).run()
-    await until(lambda: watched.noted("is RUNNING") and fake.tails, "the job under way")
+    await until(lambda: watched.noted("is RUNNING") and following(), "the job under way")
     del fake.jobs["j"]
     outcome = await watched.outcome()
 
     assert isinstance(outcome.error, JobLostError)
     assert "no longer knows job j" in str(outcome.error)
-    await until(lambda: not fake.tails, "the end of the stream")
+    assert not following()
 
 
 @pytest.mark.parametrize("status", ["PENDING", "RUNNING", "SUCCEEDED"])
@@ -271,7 +271,7 @@ async def test_the_deadline_is_kept_from_here_if_the_runner_does_not(
     assert error.details == {"deadline": "job_timeout", "seconds": 100}
     assert job.status == "STOPPED"
     assert watched.noted("ran longer than its job_timeout of 100 s: stopping it.")
-    await until(lambda: not fake.tails, "the end of the stream")
+    assert not following()
 
 
 async def test_a_job_that_waits_too_long_loses_its_ticket_and_the_task_goes_on(
@@ -343,35 +343,33 @@ async def test_a_cancelled_watch_leaves_the_job_alone(fake: FakeRay, client: Ray
     watched = Watched(client)
     job = await submitted(fake, until)
     job.run()
-    await until(lambda: fake.tails == 1, "the stream")
+    await until(following, "the follower")
     watched.task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await watched.outcome()
 
-    await until(lambda: fake.tails == 0, "the end of the stream")
+    assert not following()
     assert JobStatus(job.status) is JobStatus.RUNNING
     assert not job.stop_asked
     assert fake.calls("POST") == ["POST /api/jobs/"]
     assert len(asyncio.all_tasks()) < 10
-    assert not [task for task in asyncio.all_tasks() if task.get_name() == "log of j"]
 
 
-async def test_a_watch_cancelled_at_the_end_closes_the_stream(
-    fake: FakeRay, client: RayClient, until: Until, monkeypatch: pytest.MonkeyPatch
+async def test_a_watch_cancelled_at_the_end_follows_no_more(
+    fake: FakeRay, client: RayClient, until: Until
 ) -> None:
-    monkeypatch.setattr("airflow_provider_raytenant.ray_api.log_follower.RECORD_WAIT", 60)
     watched = Watched(client)
     job = await submitted(fake, until)
     job.run()
-    await until(lambda: fake.tails == 1, "the stream")
-    fake.fail("GET", "/api/jobs/j/logs/tail", *[faults.status(500)] * 1000)
+    await until(following, "the follower")
+    fake.fail("GET", "/api/v0/logs/file", *[faults.hang] * 10)
     job.end()
-    await until(lambda: watched.noted("is SUCCEEDED"), "the wait for the record")
+    await until(lambda: watched.noted("is SUCCEEDED"), "the last reading")
     watched.task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await watched.outcome()
 
-    assert not [task for task in asyncio.all_tasks() if task.get_name() == "log of j"]
+    assert not following()
 
 
 async def test_a_watch_cancelled_in_an_outage(fake: FakeRay, client: RayClient, until: Until) -> None:

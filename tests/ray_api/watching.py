@@ -47,3 +47,8 @@ class Watched:
 
     def noted(self, text: str) -> bool:
         return any(text in note for note in self.notes)
+
+
+def following() -> bool:
+    """Whether the log of job ``j`` is being followed."""
+    return any(task.get_name() == "log of j" for task in asyncio.all_tasks())
