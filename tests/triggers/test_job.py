@@ -15,6 +15,7 @@ from airflow_provider_raytenant.domain.lifecycle import Limits
 from airflow_provider_raytenant.domain.outcome import FAILURE_KEY, Outcome
 from airflow_provider_raytenant.exceptions import JobFailedError, JobResultError, RayUnavailableError
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
+from airflow_provider_raytenant.ray_api.log_position import LogPosition
 from airflow_provider_raytenant.ray_api.watch import WatchSettings
 from airflow_provider_raytenant.triggers import job as module
 from airflow_provider_raytenant.triggers import task as task_module
@@ -265,3 +266,33 @@ async def test_a_trigger_that_is_cancelled_leaves_the_job_and_no_task_behind(ben
         await running
     assert bench.stopped == []
     assert [task for task in asyncio.all_tasks() if "acme-d-t" in task.get_name()] == []
+
+
+async def test_how_far_the_output_was_copied_is_an_xcom_of_the_task(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored: dict[str, Any] = {}
+
+    async def aget_one(*, key: str, **where: Any) -> Any:
+        assert where == {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}
+        return stored.get(key)
+
+    monkeypatch.setattr(task_module.XCom, "aget_one", aget_one)
+    first, second = trigger(), trigger()
+    assert await second._log_position() is None
+    await first._save_log_position(LogPosition(4096, exact=True))
+    stored.update(json.loads(json.dumps(bench.xcoms)))
+    assert await second._log_position() == LogPosition(4096, exact=True)
+
+    other = trigger(request={**REQUEST, "submission_id": "acme-d-t-try2-0b"})
+    assert await other._log_position() is None
+    stored["raytenant_log"] = "nonsense"
+    assert await second._log_position() is None
+
+
+async def test_a_position_that_cannot_be_read_is_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(**where: Any) -> Any:
+        raise ConnectionError("the API server is away")
+
+    monkeypatch.setattr(task_module.XCom, "aget_one", broken)
+    assert await trigger()._log_position() is None
