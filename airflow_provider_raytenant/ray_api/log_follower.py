@@ -120,6 +120,7 @@ class LogFollower:
         """
         self._finished = True
         await self._stop()
+        self._keeper.job_ended()
         if not self._lines.full:
             await self._read_rest(node_id)
         await self._hand_on(self._lines.finish())

@@ -76,6 +76,15 @@ class PositionKeeper:
         self._size = size
         self._moved.set()
 
+    def job_ended(self) -> None:
+        """All output that is still to come comes now: where nothing was saved yet, nothing is.
+
+        A short job's end would have to wait for two saves, which serve a successor only if a triggerer is
+        killed in this very moment. It repeats the little there is then.
+        """
+        if self._saved is None and self._task is None:
+            self._save = None
+
     async def close(self) -> None:
         """Nothing more is handed on now: save the exact position."""
         task, self._task = self._task, None

@@ -261,7 +261,11 @@ class JobWatch:
         """The follower of the job's output, which goes on where an earlier watch of the job has stopped."""
         if self._follower is None:
             log = self._log
-            resume = None if self._fresh or log.load is None else await log.load()
+            resume = None
+            if log.load is not None and not self._fresh:
+                resume = await log.load()
+                if resume is None:
+                    self._note("The job's output from its beginning; some of it may have been copied before.")
             self._follower = LogFollower(
                 self._client,
                 self._submission_id,

@@ -119,11 +119,12 @@ async def test_a_kill_after_an_orderly_change_is_marked_too(
     assert killed == [LogPosition(0, exact=False)]
 
 
-async def test_nothing_new_is_not_spoken_of(job: FakeJob, client: RayClient) -> None:
+async def test_nothing_new_is_not_spoken_of(job: FakeJob, client: RayClient, until: Until) -> None:
     job.write("one\n")
+    first = Follow(client).start()
+    await until(lambda: first.lines, "the line")
     job.write_record()
     job.end()
-    first = Follow(client)
     await first.finish()
     second = Follow(client, resume=first.saved[-1])
     await second.finish()
@@ -134,13 +135,27 @@ async def test_nothing_new_is_not_spoken_of(job: FakeJob, client: RayClient) -> 
     assert second.follower.record is not None
 
 
-async def test_the_record_is_found_before_the_position_too(job: FakeJob, client: RayClient) -> None:
+async def test_a_job_that_was_not_followed_is_not_held_up_by_saves(job: FakeJob, client: RayClient) -> None:
+    job.write("one\n")
+    job.write_record()
+    job.end()
+    only = Follow(client)
+    await only.finish()
+
+    assert only.lines == ["one"]
+    assert only.saved == []
+
+
+async def test_the_record_is_found_before_the_position_too(
+    job: FakeJob, client: RayClient, until: Until
+) -> None:
     """Ray wrote its own "Running entrypoint" behind all that a short job wrote."""
     job.write("one\n")
+    first = Follow(client).start()
+    await until(lambda: first.lines, "the line")
     job.write_record(result=7)
     job.write("Running entrypoint for job j\n")
     job.end()
-    first = Follow(client)
     await first.finish()
     assert first.saved[-1] == LogPosition(len(job.output), exact=True)
     second = Follow(client, resume=first.saved[-1])
