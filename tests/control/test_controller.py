@@ -155,7 +155,7 @@ async def test_the_database_away_is_few_lines_and_so_is_its_return(world: World)
         world.database.away = False
         await until(lambda: job.status == "STOPPED", "the stop after the outage")
         await until(lambda: any(line.startswith("database: well again") for line in said), "the line")
-    assert 1 <= len(during) <= 2
+    assert 1 <= sum("trying on" in line for line in during) <= 2
     assert sum(line.startswith("database: ") for line in said) == 2
 
 
