@@ -8,7 +8,7 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +27,10 @@ from airflow_provider_raytenant.local.programs import find_program, inherited_en
 from stack.rest import AirflowApi
 
 PROCESSES = ("api-server", "scheduler", "dag-processor", "triggerer")
+CONTROLLER = "raytenant-controller"
+SECOND_TRIGGERER = "triggerer-2"
 USER = "admin"
+_COMMANDS = {CONTROLLER: ("raytenant", "controller"), SECOND_TRIGGERER: ("triggerer",)}
 _HEALTH_KEYS = {"api-server": "metadatabase", "dag-processor": "dag_processor"}
 
 # Fast enough for tests, calm enough for two cores; see the measured facts on heartbeats.
@@ -56,7 +59,9 @@ class AirflowStack:
 
     Entering it migrates the database and starts all four; leaving it ends every process of theirs.
     ``config`` overrides settings, keys are ``section.option``; ``extra_env`` is added to the environment
-    of all processes and of ``cli``. Everything is written below ``directory``.
+    of all processes and of ``cli``. Everything is written below ``directory``. Two more processes can be
+    started, ended and killed like the four, but are not by themselves: ``CONTROLLER``, with
+    ``controller_options``, and ``SECOND_TRIGGERER``.
     """
 
     def __init__(
@@ -69,8 +74,10 @@ class AirflowStack:
         extra_env: Mapping[str, str] | None = None,
         airflow_binary: Path | None = None,
         scope: str | None = None,
+        controller_options: Sequence[str] = ("--interval", "5"),
     ) -> None:
         self.directory = directory.absolute()
+        self._controller_options = tuple(controller_options)
         self.home = self.directory / "home"
         self.dags_folder = dags_folder.absolute()
         self.user = USER
@@ -195,9 +202,13 @@ class AirflowStack:
         stop_services([self.services.pop(name)], timeout=timeout)
 
     def start_process(self, name: str, timeout: float = 120.0) -> None:
-        """Start one of the four that was ended, and wait until it is healthy."""
+        """Start one of the four that was ended, and wait until it is healthy.
+
+        Of the two others Airflow tells no health: for them this returns at once.
+        """
         self._start(name)
-        self.wait_healthy(name, timeout)
+        if name in PROCESSES:
+            self.wait_healthy(name, timeout)
 
     def restart(self, name: str, timeout: float = 120.0) -> None:
         """End one of the four, or what a kill left of it, and start it anew."""
@@ -205,7 +216,7 @@ class AirflowStack:
         self.start_process(name, timeout)
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
-        """Send a signal to the first process of one of the four, not to its children."""
+        """Send a signal to the first process of one of them, not to its children."""
         os.kill(self.services[name].pid, number)
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -243,11 +254,15 @@ class AirflowStack:
 
     def _start(self, name: str) -> None:
         self._started_at[name] = datetime.now(UTC)
+        options = self._controller_options if name == CONTROLLER else ()
+        own = {}
+        if name == SECOND_TRIGGERER:
+            own[_variable("logging.trigger_log_server_port")] = str(ports.free_port())
         self.services[name] = start_service(
             name,
-            [str(self._program), name],
+            [str(self._program), *_COMMANDS.get(name, (name,)), *options],
             log=self.directory / "logs" / f"{name}.log",
-            env=self.env,
+            env={**self.env, **own},
             cwd=self.home,
             scope=self.scope,
         )

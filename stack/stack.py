@@ -22,6 +22,7 @@ from airflow_provider_raytenant.local.ray_cluster import RayCluster
 from airflow_provider_raytenant.local.ray_node import remove_temp_dir
 from airflow_provider_raytenant.local.s3_server import S3Server
 from stack.airflow_stack import AirflowStack
+from stack.fault_proxy import FaultProxy
 from stack.postgres import Postgres
 from stack.rest import AirflowApi
 
@@ -52,7 +53,8 @@ class Stack:
 
     ``airflow_env`` is added to the environment of Airflow's processes; it may be a function of the stack,
     called when S3, Ray and PostgreSQL are up, so that it can name their addresses. ``tenant_file`` is put
-    into ``[raytenant] config_file``. ``progress`` is told each step with the seconds it took.
+    into ``[raytenant] config_file``. ``fault_proxy`` puts a proxy before Ray's dashboard, for connections
+    that are to break: ``proxy``. ``progress`` is told each step with the seconds it took.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Stack:
         tenant_file: Path | None = None,
         airflow_config: Mapping[str, str] | None = None,
         airflow_env: Mapping[str, str] | Callable[[Stack], Mapping[str, str]] | None = None,
+        fault_proxy: bool = False,
         keep: bool = False,
         progress: Progress = lambda text: None,
     ) -> None:
@@ -83,12 +86,18 @@ class Stack:
         if tenant_file is not None:
             self._config.setdefault("raytenant.config_file", str(tenant_file.absolute()))
         self._airflow_env = airflow_env or {}
+        self._with_proxy = fault_proxy
+        self._proxy: FaultProxy | None = None
         self._keep = keep
         self._progress = progress
 
     @property
     def ray(self) -> RayCluster:
         return _present(self._ray, "Ray")
+
+    @property
+    def proxy(self) -> FaultProxy:
+        return _present(self._proxy, "the proxy")
 
     @property
     def postgres(self) -> Postgres:
@@ -128,7 +137,7 @@ class Stack:
         services += [part.service for part in (self._postgres, self.s3) if part]
         # All at once, since each takes some seconds to end; then each part tidies up behind itself.
         stop_services(services, timeout=6.0)
-        for part in (self._airflow, self._ray, self._postgres, self.s3):
+        for part in (self._airflow, self._proxy, self._ray, self._postgres, self.s3):
             if part is not None:
                 part.stop()
         stop_scope(self.scope)
@@ -195,6 +204,9 @@ class Stack:
                 size.head_cpus,
                 scope=self.scope,
             )
+        if self._with_proxy:
+            self._proxy = FaultProxy(self._ray.dashboard_url)
+            self._proxy.start()
 
     def _start_postgres_and_tables(self) -> None:
         with self._step("PostgreSQL"):

@@ -55,6 +55,7 @@ class RayCluster:
     env: dict[str, str] = field(default_factory=dict)
     scope: str | None = None
     nodes: list[RayNode] = field(default_factory=list)
+    client_port: int = 0
 
     @classmethod
     def start(
@@ -96,17 +97,11 @@ class RayCluster:
             token,
             {**hidden, **(env or {})},
             scope,
+            client_port=client,
         )
         shape = NodeShape(cpus, memory_bytes, gpus, dict(labels or {}))
         head_shape = shape if head_cpus is None else _head_shape(head_cpus, cpus, memory_bytes)
-        role = [
-            "--head",
-            f"--port={gcs_port}",
-            "--dashboard-host=127.0.0.1",
-            f"--dashboard-port={dashboard_port}",
-            f"--ray-client-server-port={client}",
-        ]
-        cluster._start_ready(HEAD, role, head_shape, timeout, temp_dir)
+        cluster._start_ready(HEAD, cluster._head_role(), head_shape, timeout, temp_dir)
         try:
             if head_cpus is not None:
                 cluster.add_node(cpus, memory_bytes, gpus, labels, timeout=timeout)
@@ -170,6 +165,17 @@ class RayCluster:
         kill_service(node.service)
         self._end(node, 0.0)
 
+    def restart_head(self, *, timeout: float = _START_TIMEOUT) -> None:
+        """SIGKILL the head with all that runs on it, and start it anew on the same ports.
+
+        What it knew is lost, unless ``env`` gives it a place to keep it: ``RAY_gcs_storage=rocksdb`` and
+        ``RAY_gcs_storage_path`` (Ray 2.60). The other nodes are left as they are. Returns when jobs can be
+        submitted; raises as ``start`` does, and then there is no head.
+        """
+        shape = self.head.shape
+        self.kill_node(self.head)
+        self._start_ready(HEAD, self._head_role(), shape, timeout)
+
     def stop(self, timeout: float = 10.0) -> None:
         """End all nodes, SIGKILL after ``timeout`` seconds; logs stay in ``directory``."""
         stop_services([node.service for node in self.nodes], timeout=timeout)
@@ -208,6 +214,15 @@ class RayCluster:
             }
         )
 
+    def _head_role(self) -> list[str]:
+        return [
+            "--head",
+            f"--port={self.gcs_port}",
+            "--dashboard-host=127.0.0.1",
+            f"--dashboard-port={self.dashboard_port}",
+            f"--ray-client-server-port={self.client_port}",
+        ]
+
     def _answers(self) -> bool:
         return answers(f"{self.dashboard_url}/api/version", token=self.token)
 
@@ -222,7 +237,7 @@ class RayCluster:
             temp_dir=temp_dir,
             scope=self.scope,
         )
-        self.nodes.append(node)
+        self.nodes.insert(0 if name == HEAD else len(self.nodes), node)
         return node
 
     def _start_ready(
