@@ -5,7 +5,7 @@ UV := $(BIN)/uv
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-down test check format lock bench clean
+.PHONY: help setup demo demo-down test test-fault check format lock bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -32,8 +32,11 @@ demo: setup ## two tenants on one Ray cluster, from nothing to a table; KEEP=1 l
 demo-down: setup ## end what `make demo KEEP=1` left up
 	$(BIN)/python -m stack.demo --down
 
-test: setup ## all tests, on real Airflow, Ray, S3 and PostgreSQL
-	$(BIN)/python -m pytest
+test: setup ## all tests but the fault suite, on real Airflow, Ray, S3 and PostgreSQL
+	$(BIN)/python -m pytest -m "not fault"
+
+test-fault: setup ## break Airflow, Ray and the way between them while jobs run; prints a table
+	$(BIN)/python -m pytest -m fault
 
 check: setup ## style, types, import rules
 	$(BIN)/ruff check .

@@ -7,6 +7,7 @@ Each user of the proxy gets a *lane*: the first part of the path, so that an Air
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import threading
 from collections import Counter
@@ -125,9 +126,8 @@ def close_early(seconds: float) -> Effect:
     async def closed(request: web.Request, forward: Forward) -> web.StreamResponse:
         passing = asyncio.ensure_future(forward(request))
         await asyncio.wait([passing], timeout=seconds)
-        front = request.get("front")
-        if not passing.done() and isinstance(front, web.WebSocketResponse):
-            await front.close()
+        # A socket that is cancelled is closed as if it had come to its end.
+        passing.cancel()
         return await passing
 
     return closed
@@ -217,6 +217,10 @@ class FaultProxy:
             self._ready.set()
             await self._ended.wait()
             await runner.cleanup()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         lane = request.match_info["lane"]
@@ -258,14 +262,14 @@ class FaultProxy:
         async with self._session.ws_connect(self._target + path, headers=headers, max_msg_size=0) as behind:
             front = web.WebSocketResponse()
             await front.prepare(request)
-            request["front"] = front
             # Nothing but pings and the end of the connection comes from this side.
             listening = asyncio.ensure_future(_read_to_end(front))
             listening.add_done_callback(lambda _: asyncio.ensure_future(behind.close()))
-            async for message in behind:
-                if message.type is not aiohttp.WSMsgType.TEXT or front.closed:
-                    break
-                await front.send_str(message.data)
+            with contextlib.suppress(asyncio.CancelledError):
+                async for message in behind:
+                    if message.type is not aiohttp.WSMsgType.TEXT or front.closed:
+                        break
+                    await front.send_str(message.data)
             await front.close()
             await listening
             return front

@@ -151,7 +151,8 @@ class RayCluster:
         taken = {node.name for node in self.nodes}
         name = next(name for n in range(1, len(taken) + 2) if (name := f"node-{n}") not in taken)
         shape = NodeShape(cpus, memory_bytes, gpus, dict(labels or {}))
-        return self._start_ready(name, [f"--address=127.0.0.1:{self.gcs_port}"], shape, timeout)
+        role = [f"--address=127.0.0.1:{self.gcs_port}"]
+        return self._start_ready(name, role, shape, timeout, self._temp_dir())
 
     def remove_node(self, node: RayNode, *, timeout: float = 60.0) -> None:
         """End a node in an orderly way and wait until Ray knows; raises ``NotReady``."""
@@ -174,14 +175,13 @@ class RayCluster:
         """
         shape = self.head.shape
         self.kill_node(self.head)
-        self._start_ready(HEAD, self._head_role(), shape, timeout)
+        self._start_ready(HEAD, self._head_role(), shape, timeout, self._temp_dir())
 
     def stop(self, timeout: float = 10.0) -> None:
         """End all nodes, SIGKILL after ``timeout`` seconds; logs stay in ``directory``."""
         stop_services([node.service for node in self.nodes], timeout=timeout)
-        for node in self.nodes:
-            node.clean(self.directory / "logs")
-        self.nodes.clear()
+        while self.nodes:
+            self._remove(self.nodes[-1])
 
     def __enter__(self) -> Self:
         return self
@@ -263,8 +263,22 @@ class RayCluster:
 
     def _end(self, node: RayNode, timeout: float) -> None:
         stop_service(node.service, timeout=timeout)
-        node.clean(self.directory / "logs")
+        self._remove(node)
+
+    def _remove(self, node: RayNode) -> None:
+        """Forget a node that has ended; the last one's temporary directory goes with it."""
         self.nodes.remove(node)
+        if node.temp_dir != self._temp_dir():
+            node.clean(self.directory / "logs")
+
+    def _temp_dir(self) -> Path | None:
+        """The temporary directory of all nodes.
+
+        They share it: a node's agent takes itself for the head's where both run on one machine, whatever
+        their addresses, and looks for the output of its jobs in the head's directory (Ray 2.60,
+        ``get_node_to_connect_for_driver``).
+        """
+        return self.nodes[0].temp_dir if self.nodes else None
 
     def _wait_node(self, node: RayNode, timeout: float) -> None:
         """A node takes jobs when the head lists it and its agent, which starts drivers, is healthy."""

@@ -7,17 +7,22 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_raytenant.local.errors import PathTooLong, RequestRefused, ServiceDied
-from airflow_provider_raytenant.local.processes import wait_until
+from airflow_provider_raytenant.local.processes import scope_pids, wait_until
 from airflow_provider_raytenant.local.ray_cluster import RayCluster
-from airflow_provider_raytenant.local.ray_node import check_temp_dir
+from airflow_provider_raytenant.local.ray_node import LABEL, check_temp_dir
 from tests.local.local_helpers import command_lines
 
 GIB = 1024**3
 
 
-def run_job(cluster: RayCluster, submission_id: str, entrypoint: str) -> str:
-    """Run a job to its end and return its log; fails unless it succeeded."""
-    request = {"entrypoint": entrypoint, "submission_id": submission_id, "entrypoint_num_cpus": 0.1}
+def run_job(cluster: RayCluster, submission_id: str, entrypoint: str, node: str = "head") -> str:
+    """Run a job on a node to its end and return its log; fails unless it succeeded."""
+    request = {
+        "entrypoint": entrypoint,
+        "submission_id": submission_id,
+        "entrypoint_num_cpus": 0.1,
+        "entrypoint_label_selector": {LABEL: node},
+    }
     cluster.api("POST", "/api/jobs/", request)
     path = f"/api/jobs/{submission_id}"
 
@@ -70,12 +75,27 @@ def test_a_node_comes_and_goes_also_from_state_on_disk(cluster: RayCluster) -> N
         seen = again.alive_nodes()[node.name]
         assert seen["resources_total"]["GPU"] == 2
         assert seen["labels"]["zone"] == "b"
+        assert "over here" in run_job(again, "elsewhere", "echo over here", node.name)
     finally:
         again.remove_node(node)
 
     assert list(cluster.alive_nodes()) == ["head"]
-    assert command_lines(str(node.temp_dir)) == []
+    assert scope_pids(node.service.mark) == []
     assert cluster.running
+
+
+@pytest.mark.stack
+def test_a_head_that_is_killed_and_started_anew_finds_what_it_kept_on_disk(
+    tmp_path: Path, ray_binary: Path
+) -> None:
+    kept = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(tmp_path / "gcs")}
+    with RayCluster.start(tmp_path / "ray", 1, GIB, ray_binary, env=kept) as cluster:
+        run_job(cluster, "before", "true")
+        first = cluster.head.service.mark
+        cluster.restart_head()
+        assert scope_pids(first) == []
+        assert cluster.api("GET", "/api/jobs/before")["status"] == "SUCCEEDED"
+        run_job(cluster, "after", "true")
 
 
 @pytest.mark.stack
