@@ -19,9 +19,19 @@ HERE = Path(__file__).parent
 TABLE = ROOT / ".run" / "faults.md"
 
 # In this order: what ends Ray's head comes last.
-ACTS = ("test_answers",)
+ACTS = (
+    "test_answers",
+    "test_people",
+    "test_workers",
+    "test_triggerer_killed",
+    "test_triggerer_paused",
+    "test_scheduler",
+    "test_ray_parts",
+    "test_ray_head",
+)
 
 MIB = 1024**2
+CAPACITY_BYTES = CAPACITY * 64 * MIB
 FAST = {
     "core.parallelism": "12",
     # A triggerer that shows no sign of life for so long loses its triggers to others.
@@ -75,7 +85,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
         directory,
         directory / "dags",
         ray_binary=cluster_ray(),
-        ray=RaySize(CAPACITY, CAPACITY * 64 * MIB, head_cpus=1, env=storage),
+        ray=RaySize(CAPACITY, CAPACITY_BYTES, head_cpus=1, env=storage),
         with_s3=False,
         fault_proxy=True,
         tenant_file=directory / "raytenant.yaml",

@@ -67,10 +67,22 @@ submit("submit: arrives twice", "submit-twice", duplicate)
 submit("submit: 'already exists', but nothing is there, twice", "submit-exists", faults.already_exists, 2)
 
 poll("polls: connection breaks", "polls-refused", unreachable, 8)
-poll("polls: each answer comes 4 s late", "polls-late", faults.delay(4), 3)
 poll("polls: hang", "polls-hung", Hold(forwarded=False), 2)
 poll("polls: answers cut off in their JSON", "polls-cut", faults.truncate, 8)
 poll("polls: 502 with an HTML page", "polls-html", faults.status(502), 8)
+
+
+@ACT.fault("polls: each answer comes 4 s late")
+def late(fault: Fault) -> None:
+    rule = fault.proxy.add(Rule(faults.delay(4), "GET", POLL, "polls-late"))
+    run = fault.run("polls-late")
+    run.wait_started()
+    seen = rule.hits
+    until(lambda: rule.hits >= seen + 2, "two late looks", 60, run.told)
+    fault.hurt()
+    run.release()
+    run.wait_state("success")
+    fault.well()
 
 
 @ACT.fault("log stream: closed after each second")

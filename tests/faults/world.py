@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,6 +53,7 @@ class World:
         self.report = Report()
         self._database = psycopg2.connect(stack.postgres.url.replace("+psycopg2", ""))
         self._database.autocommit = True
+        self._lock = threading.Lock()
         self._tasks = _Cached(0.25, self._read_tasks)
         self._jobs = _Cached(0.5, lambda: list(stack.ray.api("GET", "/api/jobs/", timeout=10)))
 
@@ -78,6 +80,12 @@ class World:
         """The ids of the triggerers that hold triggers."""
         return {task.triggerer_id for task in self.tasks() if task.triggerer_id is not None}
 
+    def heartbeats(self) -> dict[int, datetime]:
+        """When each triggerer that ever was last showed a sign of life, by its id."""
+        with self._lock, self._database.cursor() as cursor:
+            cursor.execute("select id, latest_heartbeat from job where job_type = 'TriggererJob'")
+            return dict(cursor.fetchall())
+
     def strays(self) -> list[str]:
         """Live jobs of ours whose task instance is not queued, running or deferred."""
         live = {task.ti_id for task in self.tasks() if task.state in LIVE_TASK}
@@ -88,7 +96,7 @@ class World:
         ]
 
     def _read_tasks(self) -> list[Task]:
-        with self._database.cursor() as cursor:
+        with self._lock, self._database.cursor() as cursor:
             cursor.execute(_TASKS)
             return [Task(*row) for row in cursor.fetchall()]
 
@@ -184,6 +192,15 @@ class Run:
             timeout,
             lambda: self.told(),
         )
+
+    def wait_try(self, number: int, timeout: float = 90.0) -> None:
+        """Wait until this try runs."""
+
+        def runs() -> bool:
+            task = self.task()
+            return task is not None and task.try_number == number and task.state in ("running", "deferred")
+
+        until(runs, f"try {number} of {self.name}", timeout, self.told)
 
     def wait_stopped(self, timeout: float = 60.0) -> None:
         """Wait until no process of the entrypoint lives and Ray holds every job for ended."""

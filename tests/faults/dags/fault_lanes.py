@@ -24,7 +24,7 @@ OUTAGES = (
     "polls-html",
     "tails-early",
 )
-HELD = ("in-submit", "in-answer", "in-execute")
+HELD = ("in-submit", "in-answer", "late-submit", "in-execute", "after-execute")
 """Lanes on which a request is kept while a process is killed."""
 
 LANES = (PLAIN, *OUTAGES, *HELD)
