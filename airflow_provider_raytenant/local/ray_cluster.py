@@ -174,7 +174,10 @@ class RayCluster:
         submitted; raises as ``start`` does, and then there is no head.
         """
         shape = self.head.shape
+        temp_dir = self.head.temp_dir
         self.kill_node(self.head)
+        # Where this file is, `ray start` takes the head that it names for one that runs.
+        (temp_dir / "ray_current_cluster").unlink(missing_ok=True)
         self._start_ready(HEAD, self._head_role(), shape, timeout, self._temp_dir())
 
     def stop(self, timeout: float = 10.0) -> None:

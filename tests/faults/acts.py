@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from airflow_provider_raytenant.local.errors import RequestRefused
 from stack.fault_proxy import FaultProxy
 from stack.rest import AirflowApi
 from tests.faults.report import Row
@@ -66,8 +67,12 @@ class Fault:
             until(lambda: all(run.is_settled() for run in self.runs), "", SETTLES)
         tries = sum(max(run.tries, 1) for run in self.runs)
         duplicates = sum(len(run.started()) - len(set(run.started())) + run.overlaps() for run in self.runs)
-        orphans = sum(run.orphans() for run in self.runs)
         lost = sum(run.state != run.ends for run in self.runs)
+        try:
+            orphans = sum(run.orphans() for run in self.runs)
+        except (OSError, RequestRefused):
+            # Ray did not come back.
+            orphans, lost = 0, len(self.runs)
         return Row(self.name, tries, duplicates, orphans, lost, self.seconds)
 
 

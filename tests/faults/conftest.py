@@ -36,6 +36,9 @@ FAST = {
     "core.parallelism": "12",
     # A triggerer that shows no sign of life for so long loses its triggers to others.
     "triggerer.triggerer_health_check_threshold": "15",
+    # By default it takes 30 s until a scheduler counts as gone, and 5 minutes until its tasks are looked for.
+    "scheduler.scheduler_health_check_threshold": "15",
+    "scheduler.orphaned_tasks_check_interval": "15",
     "dag_processor.min_file_process_interval": "300",
 }
 _WORLD = pytest.StashKey[World]()
