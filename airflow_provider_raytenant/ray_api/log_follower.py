@@ -12,6 +12,7 @@ API refuses every call until the dashboard is started anew, since such a stream 
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 import time
 from collections import deque
@@ -264,12 +265,16 @@ class LogFollower:
         await asyncio.sleep(0)
 
     async def _read_rest(self, node_id: str | None) -> None:
-        late = False
+        whole: LogLines | None = None
         for attempt in range(1, _LAST_ATTEMPTS + 1):
             try:
                 async with self._reads.last_read():
                     await self._read(node_id)
             except RayTenantError as error:
+                if whole is not None and whole.size == self._lines.size:
+                    # What broke off was read whole before: its last line is the whole one's.
+                    self._lines = whole
+                    return
                 if attempt == _LAST_ATTEMPTS:
                     self._note(
                         f"The rest of the job's output could not be read: {error}{self._where('; see ')}"
@@ -277,9 +282,10 @@ class LogFollower:
                 else:
                     await asyncio.sleep(_FIRST_WAIT * attempt)
                 continue
+            late = whole is not None
             if late or self._lines.ends_with_record or self._lines.full or node_id is None:
                 return
-            late = True
+            whole = copy.deepcopy(self._lines)
             await asyncio.sleep(_LATE)
 
     async def _read_end(self, node_id: str | None) -> list[str]:
