@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import uuid
+from asyncio.selector_events import BaseSelectorEventLoop
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import Any
@@ -258,8 +259,24 @@ out.write(b"\n" + b"x" * 1_000_000 + b"\nlast without end")
 """
 
 
+@pytest.fixture
+def reached(cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> set[Any]:
+    """Addresses that a connection was made to; only the dashboard's own can be reached."""
+    found: set[Any] = set()
+    connect = BaseSelectorEventLoop.sock_connect
+
+    async def guarded(self: BaseSelectorEventLoop, sock: Any, address: Any) -> None:
+        found.add(address)
+        if address[1] != cluster.dashboard_port:
+            raise OSError(f"{address} is blocked in this test")
+        await connect(self, sock, address)
+
+    monkeypatch.setattr(BaseSelectorEventLoop, "sock_connect", guarded)
+    return found
+
+
 @pytest.mark.stack
-async def test_a_real_job_is_followed_line_by_line(cluster: RayCluster) -> None:
+async def test_a_real_job_is_followed_line_by_line(cluster: RayCluster, reached: set[Any]) -> None:
     async with AsyncExitStack() as stack:
         ray = await opened(stack, cluster.dashboard_url, False)
         code = base64.b64encode(WRITER.encode()).decode()
@@ -279,6 +296,7 @@ async def test_a_real_job_is_followed_line_by_line(cluster: RayCluster) -> None:
     assert lines == whole.decode("utf-8", "replace").split("\n")
     assert lines[-2:] == ["x" * 1_000_000, "last without end"]
     assert len(whole) > 1_000_400
+    assert reached == {("127.0.0.1", cluster.dashboard_port)}
 
 
 @pytest.mark.stack
