@@ -323,6 +323,18 @@ async def test_a_large_log_that_rests_is_not_read_again(
     assert len(follow.lines) == len(lines) + 1
 
 
+async def test_a_large_log_that_goes_on_as_it_ended(
+    job: FakeJob, follow: Follow, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last lines look as if nothing had come; that is believed for a while only."""
+    monkeypatch.setattr(log_follower, "_UNPROBED", 0.2)
+    job.write("the same line\n" * 30_000)
+    await until(lambda: len(follow.lines) == 30_000, "all lines")
+    await asyncio.sleep(0.1)
+    job.write("the same line\n" * 3)
+    await until(lambda: len(follow.lines) == 30_003, "the lines after the rest")
+
+
 WORDS = [b"\n", b"\r", b"\r\n", b"a", "ä🚀".encode(), b"\xff", b"\n" * 3, b" x" * 300]
 FAULTS = st.sampled_from(
     [faults.passes, faults.drop, faults.status(500), faults.dribble(1, 40, broken=True), faults.dribble(9)]
