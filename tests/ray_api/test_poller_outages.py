@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import json
-import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -22,7 +18,6 @@ from airflow_provider_raytenant.exceptions import (
 from airflow_provider_raytenant.ray_api import waker
 from airflow_provider_raytenant.ray_api.client import ATTEMPTS, RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
-from airflow_provider_raytenant.ray_api.listing import parse_listing
 from airflow_provider_raytenant.ray_api.poller import SINGLES_AT_ONCE, JobPoller
 from tests.fakes import faults
 from tests.fakes.ray_server import FakeRay
@@ -149,30 +144,6 @@ async def test_a_hung_dashboard_blocks_nobody_else(endpoint: RayEndpoint, fake: 
     # Of about a thousand, on a machine that does nothing else.
     assert ticks > 20
     assert rounds > 5
-
-
-async def test_a_large_listing_leaves_the_event_loop_its_turns() -> None:
-    record = {"type": "SUBMISSION", "submission_id": "j", "status": "RUNNING", "entrypoint": "x" * 1000}
-    text = json.dumps([{**record, "metadata": {f"key {n}": "y" for n in range(60)}}] * 8000)
-
-    async def longest_wait(read: Callable[[str], Any]) -> float:
-        reading, longest, last = asyncio.create_task(asyncio.to_thread(read, text)), 0.0, time.perf_counter()
-        while not reading.done():
-            await asyncio.sleep(0.001)
-            now = time.perf_counter()
-            longest, last = max(longest, now - last), now
-        return longest
-
-    # What is guarded against: one call that keeps the interpreter to itself, in a thread or not. A busy
-    # machine makes waits longer, never shorter, so the best of some tries is compared.
-    gc.disable()  # A pass through all that the tests before this one have loaded takes longer than either.
-    try:
-        at_once = min([await longest_wait(json.loads) for _ in range(5)])
-        piecewise = min([await longest_wait(parse_listing) for _ in range(5)])
-    finally:
-        gc.enable()
-
-    assert piecewise < at_once / 2
 
 
 async def test_a_large_listing_is_read_in_a_thread(
