@@ -60,8 +60,8 @@ class AirflowStack:
     Entering it migrates the database and starts all four; leaving it ends every process of theirs.
     ``config`` overrides settings, keys are ``section.option``; ``extra_env`` is added to the environment
     of all processes and of ``cli``. Everything is written below ``directory``. Two more processes can be
-    started, ended and killed like the four, but are not by themselves: ``CONTROLLER``, with
-    ``controller_options``, and ``SECOND_TRIGGERER``.
+    started, ended and killed like the four, but are not by themselves: ``CONTROLLER`` and
+    ``SECOND_TRIGGERER``.
     """
 
     def __init__(
@@ -74,10 +74,8 @@ class AirflowStack:
         extra_env: Mapping[str, str] | None = None,
         airflow_binary: Path | None = None,
         scope: str | None = None,
-        controller_options: Sequence[str] = ("--interval", "5"),
     ) -> None:
         self.directory = directory.absolute()
-        self._controller_options = tuple(controller_options)
         self.home = self.directory / "home"
         self.dags_folder = dags_folder.absolute()
         self.user = USER
@@ -201,12 +199,13 @@ class AirflowStack:
         """End one of the four and all that it started; for the scheduler, running tasks too."""
         stop_services([self.services.pop(name)], timeout=timeout)
 
-    def start_process(self, name: str, timeout: float = 120.0) -> None:
+    def start_process(self, name: str, timeout: float = 120.0, options: Sequence[str] = ()) -> None:
         """Start one of the four that was ended, and wait until it is healthy.
 
-        Of the two others Airflow tells no health: for them this returns at once.
+        Of the two others Airflow tells no health: for them this returns at once. ``options`` go behind
+        the command.
         """
-        self._start(name)
+        self._start(name, options)
         if name in PROCESSES:
             self.wait_healthy(name, timeout)
 
@@ -252,9 +251,8 @@ class AirflowStack:
             return {}
         return told
 
-    def _start(self, name: str) -> None:
+    def _start(self, name: str, options: Sequence[str] = ()) -> None:
         self._started_at[name] = datetime.now(UTC)
-        options = self._controller_options if name == CONTROLLER else ()
         own = {}
         if name == SECOND_TRIGGERER:
             own[_variable("logging.trigger_log_server_port")] = str(ports.free_port())

@@ -1,5 +1,7 @@
 """A reverse proxy before Ray's dashboard that breaks what passes through it, as it is told.
 
+It passes on whole answers, which is all that the provider asks for: no websockets, no endless streams.
+
 Each user of the proxy gets a *lane*: the first part of the path, so that an Airflow connection whose host is
 ``proxy.address("acme")`` meets the faults of lane ``acme`` and no others.
 """
@@ -7,7 +9,6 @@ Each user of the proxy gets a *lane*: the first part of the path, so that an Air
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import threading
 from collections import Counter
@@ -120,19 +121,6 @@ async def unreachable(request: web.Request, _forward: Forward) -> web.StreamResp
     return cut(request)
 
 
-def close_early(seconds: float) -> Effect:
-    """A websocket is closed in an orderly way after so many seconds, whatever it would still bring."""
-
-    async def closed(request: web.Request, forward: Forward) -> web.StreamResponse:
-        passing = asyncio.ensure_future(forward(request))
-        await asyncio.wait([passing], timeout=seconds)
-        # A socket that is cancelled is closed as if it had come to its end.
-        passing.cancel()
-        return await passing
-
-    return closed
-
-
 def cut(request: web.Request) -> web.StreamResponse:
     """End the connection without another byte; what is returned goes nowhere."""
     if request.transport is not None:
@@ -240,8 +228,6 @@ class FaultProxy:
 
     async def _forward(self, request: web.Request, path: str, body: bytes) -> web.StreamResponse:
         try:
-            if request.headers.get("Upgrade", "").lower() == "websocket":
-                return await self._forward_socket(request, path)
             call = self._session.request(
                 request.method,
                 self._target + path,
@@ -252,37 +238,9 @@ class FaultProxy:
             async with call as answer:
                 headers = _passed_on(answer.headers.items())
                 return web.Response(status=answer.status, body=await answer.read(), headers=headers)
-        except aiohttp.WSServerHandshakeError as error:
-            return web.Response(status=error.status, text=error.message)
         except (aiohttp.ClientError, OSError):
             return cut(request)
 
-    async def _forward_socket(self, request: web.Request, path: str) -> web.StreamResponse:
-        headers = _passed_on(request.headers.items())
-        async with self._session.ws_connect(self._target + path, headers=headers, max_msg_size=0) as behind:
-            front = web.WebSocketResponse()
-            await front.prepare(request)
-            # Nothing but pings and the end of the connection comes from this side.
-            listening = asyncio.ensure_future(_read_to_end(front))
-            listening.add_done_callback(lambda _: asyncio.ensure_future(behind.close()))
-            with contextlib.suppress(asyncio.CancelledError):
-                async for message in behind:
-                    if message.type is not aiohttp.WSMsgType.TEXT or front.closed:
-                        break
-                    await front.send_str(message.data)
-            await front.close()
-            await listening
-            return front
-
-
-async def _read_to_end(socket: web.WebSocketResponse) -> None:
-    async for _ in socket:
-        continue
-
 
 def _passed_on(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    return {
-        name: text
-        for name, text in headers
-        if name.lower() not in _HOP and not name.lower().startswith("sec-websocket")
-    }
+    return {name: text for name, text in headers if name.lower() not in _HOP}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -166,16 +166,20 @@ class RayCluster:
         kill_service(node.service)
         self._end(node, 0.0)
 
-    def restart_head(self, *, timeout: float = _START_TIMEOUT) -> None:
+    def restart_head(
+        self, meanwhile: Callable[[], None] = lambda: None, *, timeout: float = _START_TIMEOUT
+    ) -> None:
         """SIGKILL the head with all that runs on it, and start it anew on the same ports.
 
         What it knew is lost, unless ``env`` gives it a place to keep it: ``RAY_gcs_storage=rocksdb`` and
-        ``RAY_gcs_storage_path`` (Ray 2.60). The other nodes are left as they are. Returns when jobs can be
-        submitted; raises as ``start`` does, and then there is no head.
+        ``RAY_gcs_storage_path`` (Ray 2.60). The other nodes are left as they are; they end by themselves
+        after a minute where the new head does not know them. ``meanwhile`` is called while there is no
+        head. Returns when jobs can be submitted; raises as ``start`` does, and then there is no head.
         """
         shape = self.head.shape
         temp_dir = self.head.temp_dir
         self.kill_node(self.head)
+        meanwhile()
         # Where this file is, `ray start` takes the head that it names for one that runs.
         (temp_dir / "ray_current_cluster").unlink(missing_ok=True)
         self._start_ready(HEAD, self._head_role(), shape, timeout, self._temp_dir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,7 @@ class Fault:
         self.world = world
         self.name = name
         self.runs: list[Run] = []
+        self._numbers = itertools.count()
         self._hurt: float | None = None
         self.seconds: float | None = None
 
@@ -48,7 +50,7 @@ class Fault:
     ) -> Run:
         """Start a run; see :class:`Run` for what it must come to."""
         words = "".join(letter if letter.isalnum() else "-" for letter in self.name)
-        run = Run(self.world, f"{words}.{len(self.runs)}", dag_id, conf)
+        run = Run(self.world, f"{words}.{next(self._numbers)}", dag_id, conf)
         run.ends, run.starts = ends, starts
         self.runs.append(run)
         return run
@@ -113,6 +115,7 @@ class Act:
         """Play all scenes; the verdict on each is the result of its future."""
         with ThreadPoolExecutor(len(self._scenes), thread_name_prefix="fault") as stage:
             yield {name: stage.submit(self._scene, world, name) for name in self._scenes}
+        until(lambda: not world.strays(), "an end without live jobs of dead tasks", SETTLES)
 
     def _scene(self, world: World, name: str) -> None:
         fault = Fault(world, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ TABLE = ROOT / ".run" / "faults.md"
 
 # In this order: what ends Ray's head comes last.
 ACTS = (
+    "test_moments",
     "test_answers",
     "test_people",
     "test_workers",
@@ -27,7 +28,9 @@ ACTS = (
     "test_triggerer_paused",
     "test_scheduler",
     "test_ray_parts",
-    "test_ray_head",
+    "test_ray_dashboard",
+    "test_ray_head_kept",
+    "test_ray_head_lost",
 )
 
 MIB = 1024**2
@@ -55,13 +58,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [*others, *sorted(own, key=lambda item: ACTS.index(item.path.stem))]
 
 
-def tenant_file() -> str:
+def tenant_file(lanes: Sequence[str] = LANES) -> str:
     """A tenant and a cluster for each lane; all clusters are the same Ray behind other addresses."""
     group = "    groups: {cpu: {slot: {cpus: 1, memory: 64MiB}}}\n"
     lines = ["deployment: faults\n", "clusters:\n"]
-    lines += [f"  {lane}:\n    ray_conn_id: ray_{_name(lane)}\n{group}" for lane in LANES]
+    lines += [f"  {lane}:\n    ray_conn_id: ray_{_name(lane)}\n{group}" for lane in lanes]
     lines += ["tenants:\n"]
-    lines += [f"  {lane}: {{cluster: {lane}, guarantee: 1}}\n" for lane in LANES]
+    lines += [f"  {lane}: {{cluster: {lane}, guarantee: 1}}\n" for lane in lanes]
     return "".join(lines)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
+import itertools
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 
 import pytest
+from aiohttp import web
 
-from stack.fault_proxy import Effect, Hold, Rule, close_early, duplicate, unreachable
+from stack.fault_proxy import Effect, Forward, Hold, Rule, duplicate, unreachable
 from tests.fakes import faults
 from tests.faults.acts import Act, Fault
 from tests.faults.world import World, until
@@ -16,6 +17,7 @@ from tests.faults.world import World, until
 ACT = Act()
 SUBMIT = r"^/api/jobs/$"
 POLL = r"^/api/jobs/[^/]*$"
+LOG = r"^/api/v0/logs/file|^/api/jobs/[^/]+/logs"
 
 
 @pytest.fixture(scope="module")
@@ -85,19 +87,40 @@ def late(fault: Fault) -> None:
     fault.well()
 
 
-@ACT.fault("log stream: closed after each second")
-def tails(fault: Fault) -> None:
-    rule = fault.proxy.add(Rule(close_early(1.0), "GET", "/logs/tail$", "tails-early"))
-    run = fault.run("tails-early")
-    until(lambda: rule.hits >= 3, "three log streams", 90, run.told)
+@ACT.fault("log: each reading is cut off, looks whole but is not, or is a 502 page")
+def log(fault: Fault) -> None:
+    ways = itertools.cycle((faults.break_off, faults.truncate, faults.status(502)))
+
+    async def broken(request: web.Request, forward: Forward) -> web.StreamResponse:
+        return await next(ways)(request, forward)
+
+    rule = fault.proxy.add(Rule(broken, "GET", LOG, "logs-cut"))
+    run = fault.run("logs-cut")
+    until(lambda: rule.hits >= 6, "six readings of the log", 90, run.told)
     rule.lift()
     fault.hurt()
     run.release()
     run.wait_state("success")
     fault.well()
-    numbers = [int(number) for number in re.findall(r"^line (\d+)$", run.log(), re.MULTILINE)]
-    assert numbers == list(range(len(numbers)))
-    assert len(numbers) >= 3
+    assert run.lines() == list(range(len(run.lines())))
+    assert len(run.lines()) >= 3
+
+
+@ACT.fault("cleared while its DAG is paused, and no controller runs")
+def cleared_without_controller(fault: Fault) -> None:
+    run = fault.run("paused", starts=(2,))
+    run.wait_started()
+    run.wait_state("deferred")
+    fault.api.pause("paused")
+    fault.hurt()
+    fault.api.clear("paused", run.run_id)
+    run.wait_stopped(timeout=120)
+    fault.well()
+    assert run.state is None
+    fault.api.unpause("paused")
+    run.wait_started(2)
+    run.release()
+    run.wait_state("success")
 
 
 @pytest.mark.parametrize("name", ACT.names)

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_raytenant.exceptions import JobNotFoundError, RayUnavailableError
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
-from stack.fault_proxy import FaultProxy, Hold, Rule, close_early, duplicate, unreachable
+from stack.fault_proxy import FaultProxy, Hold, Rule, duplicate, unreachable
 from tests.fakes import faults
 from tests.fakes.ray_server import FakeRay
 
@@ -29,8 +29,6 @@ async def fake() -> AsyncIterator[FakeRay]:
 async def proxy(fake: FakeRay) -> AsyncIterator[FaultProxy]:
     with FaultProxy(fake.address) as running:
         yield running
-        # Its thread must not wait for streams that this loop serves.
-        fake.close_tails()
 
 
 def client(proxy: FaultProxy, lane: str, attempts: int = 1) -> RayClient:
@@ -99,18 +97,6 @@ async def test_a_request_is_held_before_or_after_it_arrives(
             # Where the answer was lost, the job is looked up.
             assert await submit is not dropped
             assert list(fake.jobs) == ["j"]
-
-
-async def test_a_log_stream_passes_and_can_be_closed_early(fake: FakeRay, proxy: FaultProxy) -> None:
-    job = fake.add_job("j")
-    job.run()
-    job.write("one\n")
-    proxy.add(Rule(close_early(0.3), "GET", "/logs/tail$", times=1))
-    async with client(proxy, "a") as ray:
-        assert [piece async for piece in ray.tail("j")] == ["one\n"]
-        job.write("two\n")
-        job.end()
-        assert "".join([piece async for piece in ray.tail("j")]) == "one\ntwo\n"
 
 
 async def test_the_end_of_ray_is_a_broken_connection(proxy: FaultProxy, fake: FakeRay) -> None:

@@ -5,31 +5,33 @@ The controller runs beside, as it does wherever the provider is used.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 import pytest
 
 from stack.airflow_stack import CONTROLLER
 from tests.faults.acts import Act, Fault
+from tests.faults.conftest import tenant_file
 from tests.faults.dags.fault_lanes import PLAIN
 from tests.faults.world import Run, World, until
 
 ACT = Act()
-MOMENTS = [0.3 * number for number in range(10)]
-"""Seconds after a task instance came into being."""
-
 HEAD = {"raytenant.local/node": "head"}
 
 
 @pytest.fixture(scope="module")
 def verdicts(world: World) -> Iterator[Mapping[str, Future[None]]]:
-    world.stack.airflow.start_process(CONTROLLER)
+    airflow = world.stack.airflow
+    # The one lane alone: with all of them the same jobs would be swept some twenty times as often.
+    file = world.stack.directory / "plain.yaml"
+    file.write_text(tenant_file((PLAIN,)))
+    airflow.start_process(CONTROLLER, options=("--interval", "5", "--file", str(file)))
     with ACT.play(world) as futures:
         yield futures
-    world.stack.airflow.stop_process(CONTROLLER)
+    airflow.stop_process(CONTROLLER)
+    # It took the pools of the other tenants for those of tenants that are gone.
+    airflow.cli("raytenant", "pools", "sync")
 
 
 def deferred(run: Run) -> Run:
@@ -37,24 +39,6 @@ def deferred(run: Run) -> Run:
     run.wait_started()
     run.wait_state("deferred")
     return run
-
-
-@ACT.fault("marked failed at ten moments of the first 3 s")
-def ten_moments(fault: Fault) -> None:
-    runs = [fault.run(PLAIN, ends="failed", starts=(0, 1)) for _ in MOMENTS]
-
-    def mark(run: Run, moment: float) -> float:
-        until(lambda: run.task() is not None, f"the task of {run.name}", 60)
-        # The moment is what is tried here, and not a condition.
-        threading.Event().wait(moment)
-        print(f"marked failed {moment:.1f} s after its birth: {run.told()}")
-        fault.api.mark_failed(PLAIN, run.run_id, "job")
-        begun = time.monotonic()
-        until(run.is_settled, f"the end of {run.name}", 60, run.told)
-        return time.monotonic() - begun
-
-    with ThreadPoolExecutor(len(runs)) as people:
-        fault.seconds = max(people.map(mark, runs, MOMENTS))
 
 
 @ACT.fault("marked failed while the job runs")

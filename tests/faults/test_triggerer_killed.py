@@ -121,6 +121,10 @@ def after(fault: Fault) -> None:
     fault.well()
     run.release()
     run.wait_state("success")
+    lines = run.lines()
+    assert sorted(set(lines)) == list(range(max(lines) + 1))
+    # One line a second is written, and 5 s may be told twice.
+    assert len(lines) - len(set(lines)) <= 6, lines
 
 
 @pytest.mark.parametrize("name", ACT.names)

@@ -64,6 +64,7 @@ def paused(fault: Fault) -> None:
     back()
     run.release()
     run.wait_state("success")
+    assert sorted(set(run.lines())) == list(range(max(run.lines()) + 1))
 
 
 @ACT.fault("triggerer ended in order, another goes on")
@@ -82,6 +83,9 @@ def ended(fault: Fault) -> None:
     assert [job["status"] for job in run.jobs()] == ["RUNNING"]
     run.release()
     run.wait_state("success")
+    lines = run.lines()
+    # The other scene's return of a triggerer may have repeated some of the first; none after it.
+    assert sorted(set(lines)) == list(range(max(lines) + 1))
 
 
 @pytest.mark.parametrize("name", ACT.names)

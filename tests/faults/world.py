@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -213,6 +214,11 @@ class Run:
 
     def log(self, try_number: int = 1) -> str:
         return self.world.api.task_log(self.dag_id, self.run_id, "job", try_number)
+
+    def lines(self, try_number: int = 1) -> list[int]:
+        """The numbers of the lines of the job's output in the task's log, in its order."""
+        log = self.log(try_number)
+        return [int(number) for number in re.findall(r"^line (\d+)$", log, re.MULTILINE)]
 
     def told(self) -> str:
         """All that is known, for an error's text."""

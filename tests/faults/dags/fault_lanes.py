@@ -22,7 +22,7 @@ OUTAGES = (
     "polls-hung",
     "polls-cut",
     "polls-html",
-    "tails-early",
+    "logs-cut",
 )
 HELD = ("in-submit", "in-answer", "late-submit", "in-execute", "after-execute")
 """Lanes on which a request is kept while a process is killed."""
