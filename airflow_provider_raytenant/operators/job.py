@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.bases.operator import get_merged_defaults
@@ -13,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_provider_raytenant.domain.lifecycle import OUTAGE_BUDGET, QUEUE_TIMEOUT
 from airflow_provider_raytenant.domain.outcome import FAILURE_KEY, Outcome
 from airflow_provider_raytenant.domain.resources import Workers
-from airflow_provider_raytenant.exceptions import JobFailedError, RequestError, TerminalError
+from airflow_provider_raytenant.exceptions import JobFailedError, RayTenantError, RequestError
 from airflow_provider_raytenant.links.dashboard import RayJobLink
 from airflow_provider_raytenant.operators.sizing import SIZING_ARGUMENTS, SizedPartial, size
 from airflow_provider_raytenant.runner.ending import EXIT_JOB_TIMEOUT, EXIT_NO_TICKET, EXIT_RESULT_REFUSED
@@ -196,12 +197,12 @@ class RayTenantJobOperator(BaseOperator):
         from airflow_provider_raytenant.operators.prepare import prepare
         from airflow_provider_raytenant.operators.wait import run_here
 
-        try:
-            if not self.deferrable:
-                return self._finish(context, run_here(self, context))
+        if not self.deferrable:
+            with self._telling(context):
+                outcome = run_here(self, context)
+            return self._finish(context, outcome)
+        with self._telling(context):
             prepared = prepare(self, context)
-        except TerminalError as error:
-            raise AirflowFailException(str(error)) from error
         self.job_page = prepared.endpoint.job_page(prepared.submission_id)
         self.log.info("Ray job %s: %s", prepared.submission_id, self.job_page)
         # `defer` raises: it never comes back.
@@ -221,10 +222,22 @@ class RayTenantJobOperator(BaseOperator):
     def _finish(self, context: Context, outcome: Outcome) -> Any:
         if outcome.skipped:
             raise AirflowSkipException("the exit code of the job's entrypoint skips the task")
-        if outcome.error is None:
-            return outcome.result
+        if outcome.error is not None:
+            self._fail(context, outcome)
+        return outcome.result
+
+    @contextmanager
+    def _telling(self, context: Context) -> Iterator[None]:
+        """What fails before there is an outcome is told in the same way as a job that failed."""
+        try:
+            yield
+        except RayTenantError as error:
+            self._fail(context, Outcome("", error=error))
+
+    def _fail(self, context: Context, outcome: Outcome) -> NoReturn:
+        """Fail with the failure in an XCom, and without burning retries where they cannot help."""
         context["ti"].xcom_push(FAILURE_KEY, outcome.failure())
-        if not outcome.retryable:
+        if outcome.error is None or not outcome.retryable:
             raise AirflowFailException(str(outcome.error)) from outcome.error
         raise outcome.error
 

@@ -60,6 +60,8 @@ def test_a_request_that_fits_no_node_fails_at_once_with_the_numbers(
     text = log(stack, "fits_nowhere", run_id, "fpga")
     assert "asks for 1 CPU + 256MiB + 1 fpga; the largest alive node has 12 CPU + 6GiB + 0 fpga" in text
     assert stack.api.task_instance("fits_nowhere", run_id, "fpga")["try_number"] == 1
+    failure = stack.api.xcom("fits_nowhere", run_id, "fpga", "raytenant_failure")
+    assert (failure["error"], failure["retryable"]) == ("DoesNotFitError", False)
 
 
 def test_job_timeout_ends_the_job_and_says_so(stack: Stack, started: dict[str, str]) -> None:
