@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from aiohttp import web
 
 from airflow_provider_raytenant.ray_api import log_end
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.log_end import LAST_LINES, without_overlap
 from airflow_provider_raytenant.runner.end_record import encode, record_length
 from tests.fakes import faults
+from tests.fakes.faults import Handler
 from tests.fakes.ray_server import FakeJob, FakeRay
 from tests.ray_api.conftest import Until
 from tests.ray_api.following import FILE, Follow
@@ -79,6 +83,22 @@ async def test_the_end_repeats_no_line(job: FakeJob, client: RayClient) -> None:
     job.end()
 
     assert await Follow(client, max_bytes=LIMIT).finish() == lines
+
+
+async def test_a_reading_ends_at_the_limit(fake: FakeRay, job: FakeJob, client: RayClient) -> None:
+    async def endless(request: web.Request, _handler: Handler) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        while True:
+            await response.write(b"a line\n" * 1000)
+
+    fake.fail("GET", FILE, endless)
+    written(job, ["the end"])
+    job.end()
+    follow = Follow(client, max_bytes=LIMIT)
+    lines = await asyncio.wait_for(follow.finish(), 20)
+
+    assert lines == ["a line"] * (LIMIT // 7) + ["the end"]
 
 
 async def test_one_line_beyond_the_limit(job: FakeJob, client: RayClient) -> None:
