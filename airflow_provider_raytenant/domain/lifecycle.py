@@ -214,10 +214,14 @@ class Lifecycle:
             return Submit(delay)
         return Look(delay) if self._deadline is None else Stop(delay)
 
-    def supervisor(self, lives: bool, now: float) -> Step:
-        """Whether the supervisor of the job, which is RUNNING by its record, lives."""
-        self._answered()
+    def supervisor(self, lives: bool | None, now: float) -> Step:
+        """Whether the supervisor of the job, which is RUNNING by its record, lives.
+
+        ``None``: it cannot be found out just now, which is no reason to doubt the record, nor to trust it.
+        """
         self._checked = now
+        if lives is None:
+            return self._next_look(now)
         if lives:
             self._suspect_since = self._woken = None
             return self._next_look(now)
@@ -242,9 +246,12 @@ class Lifecycle:
             self._note("Ray answers again.")
 
     def _terminal(self, job: JobInfo, now: float) -> Step:
-        if job.status is JobStatus.STOPPED and self._deadline is None and self._execution_over(now):
-            # Another driver was about it, and vanished.
-            self._deadline = self._execution_error()
+        if job.status is JobStatus.STOPPED and self._deadline is None:
+            # Another driver may have been about a deadline, and vanished.
+            if self._execution_over(now):
+                self._deadline = self._execution_error()
+            elif self._queue_over(now):
+                self._deadline = self._queue_error()
         # A job that was done before its stop arrived is done.
         if self._deadline is not None and job.status is not JobStatus.SUCCEEDED:
             return End(job, _told(self._deadline, "was stopped"))
@@ -254,15 +261,10 @@ class Lifecycle:
         if self._deadline is not None:
             return
         limits, name = self._limits, self.submission_id
-        waits = self._runs_since is None
         if self._execution_over(now):
             self._deadline = self._execution_error()
-        elif waits and limits.queue_timeout is not None and now - self._waits_since >= limits.queue_timeout:
-            self._deadline = JobStartTimeoutError(
-                f"job {name} waited in Ray for longer than its queue_timeout of {limits.queue_timeout:g} s",
-                deadline="queue_timeout",
-                seconds=limits.queue_timeout,
-            )
+        elif self._queue_over(now):
+            self._deadline = self._queue_error()
         elif (
             self._runs_since is not None
             and limits.job_timeout is not None
@@ -279,6 +281,18 @@ class Lifecycle:
 
     def _execution_over(self, now: float) -> bool:
         return self._execution_ends is not None and now >= self._execution_ends
+
+    def _queue_over(self, now: float) -> bool:
+        limit = self._limits.queue_timeout
+        return self._runs_since is None and limit is not None and now - self._waits_since >= limit
+
+    def _queue_error(self) -> JobStartTimeoutError:
+        seconds = self._limits.queue_timeout or 0.0
+        return JobStartTimeoutError(
+            f"job {self.submission_id} waited in Ray for longer than its queue_timeout of {seconds:g} s",
+            deadline="queue_timeout",
+            seconds=seconds,
+        )
 
     def _execution_error(self) -> JobTimeoutError:
         total = self._limits.execution_timeout or self._limits.execution_left or 0.0
@@ -308,9 +322,11 @@ class Lifecycle:
     def _next_look(self, now: float) -> Look:
         """Often for a young job, seldom for an old one, in time for the next deadline."""
         wait = min(self._limits.poll_interval, max(_FIRST_DELAY, (now - self._began) / 10))
-        if self._execution_ends is not None:
-            wait = min(wait, max(_FIRST_DELAY, self._execution_ends - now))
-        return Look(wait)
+        ends = [self._execution_ends]
+        if self._runs_since is None and self._limits.queue_timeout is not None:
+            ends.append(self._waits_since + self._limits.queue_timeout)
+        left = [end - now for end in ends if end is not None]
+        return Look(min(wait, max(_FIRST_DELAY, min(left, default=wait))))
 
     def _note(self, text: str) -> None:
         self.notes.append(text)

@@ -49,6 +49,20 @@ _HOPELESS: Final = re.compile(
 )
 """What pip and uv say of requirements that no retry can meet."""
 
+_UNREACHABLE: Final = re.compile(
+    r"Retrying \(Retry|connection broken|NewConnectionError|Max retries|timed? ?out|Temporary failure|"
+    r"ProxyError|SSLError|Failed to fetch|error sending request|50[0234] (Server|Service|Bad|Gateway)",
+    re.IGNORECASE,
+)
+"""What they say of an index that is away. With it pip finds "no matching distribution", too (tried)."""
+
+_BAD_REQUEST: Final = re.compile(
+    r"\b(ValueError|TypeError|KeyError|AttributeError|AssertionError|NotImplementedError|FileNotFoundError|"
+    r"ValidationError)\b"
+)
+"""What stands in Ray's message where it could make nothing of the request. Everything else that happens
+while it starts a supervisor, as a head that dies, has the same error type."""
+
 _NO_SUPERVISOR: Final = re.compile("failed to get job supervisor", re.IGNORECASE)
 """What Ray says where the supervisor of a job that ran is gone; the error type is that of a bad request."""
 
@@ -185,10 +199,13 @@ def _failure_in_ray(job: JobInfo, kind: type[RayTenantError], text: str) -> _Fai
         return JobKilledError, "Ray killed the job for want of memory on its node", {"out_of_memory": True}
     if _NO_SUPERVISOR.search(job.message):
         return JobLostError, "the job's supervisor is gone", {"lost": "supervisor"}
-    if job.error_type == _SETUP_FAILED and not _HOPELESS.search(job.message):
+    hopeless = _HOPELESS.search(job.message) and not _UNREACHABLE.search(job.message)
+    if job.error_type == _SETUP_FAILED and not hopeless:
         # A registry or a store may just have been away. The next try is not served from Ray's cache of
         # failures, which goes by the environment's content: the try's number is part of it.
         return JobSetupError, text, {}
+    if job.error_type == "JOB_SUPERVISOR_ACTOR_START_FAILURE" and not _BAD_REQUEST.search(job.message):
+        return JobSetupError, "Ray could not start the job this time", {}
     if kind is JobStartTimeoutError:
         return kind, text, {"deadline": "ray_start_timeout"}
     return kind, text, {"lost": "supervisor"} if kind is JobLostError else {}

@@ -14,7 +14,12 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_provider_raytenant.domain.lifecycle import OUTAGE_BUDGET, QUEUE_TIMEOUT
 from airflow_provider_raytenant.domain.outcome import FAILURE_KEY, Outcome
 from airflow_provider_raytenant.domain.resources import Workers
-from airflow_provider_raytenant.exceptions import JobFailedError, RayTenantError, RequestError
+from airflow_provider_raytenant.exceptions import (
+    JobFailedError,
+    PackageLostError,
+    RayTenantError,
+    RequestError,
+)
 from airflow_provider_raytenant.links.dashboard import RayJobLink
 from airflow_provider_raytenant.operators.sizing import SIZING_ARGUMENTS, SizedPartial, size
 from airflow_provider_raytenant.runner.ending import EXIT_JOB_TIMEOUT, EXIT_NO_TICKET, EXIT_RESULT_REFUSED
@@ -160,6 +165,7 @@ class RayTenantJobOperator(BaseOperator):
         self.poll_interval = _seconds("poll_interval", poll_interval)
         self.deferrable = deferrable
         self.job_page = ""
+        self.killed = False
         self._waits_for: WaitedJob | None = None
 
     @classmethod
@@ -217,7 +223,12 @@ class RayTenantJobOperator(BaseOperator):
             if event == "success":
                 return None
             raise JobFailedError(f"the Ray job failed (its trigger said {event!r}); its output is above")
-        return self._finish(context, Outcome.from_json(event))
+        outcome = Outcome.from_json(event)
+        if isinstance(outcome.error, PackageLostError):
+            # The trigger came too late for what Ray keeps for ten minutes. The try is still the same.
+            self.log.info("%s; preparing the job once more.", outcome.error)
+            return self.execute(context)
+        return self._finish(context, outcome)
 
     def _finish(self, context: Context, outcome: Outcome) -> Any:
         if outcome.skipped:
@@ -248,7 +259,8 @@ class RayTenantJobOperator(BaseOperator):
         self.log.info("Ray job %s: %s", job.submission_id, self.job_page)
 
     def on_kill(self) -> None:
-        """Stop the job of a task that waits on its worker."""
+        """Stop the job of a task that waits on its worker, or keep it from being submitted."""
+        self.killed = True
         if self._waits_for is not None:
             from airflow_provider_raytenant.operators.wait import stop_here
 

@@ -6,9 +6,11 @@ Apart from the operator's module, so that importing an operator in a DAG does no
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from airflow.sdk import BaseOperator
 
@@ -23,9 +25,15 @@ from airflow_provider_raytenant.domain.job_spec import (
 )
 from airflow_provider_raytenant.domain.lifecycle import Limits
 from airflow_provider_raytenant.domain.status import LIVE
-from airflow_provider_raytenant.exceptions import DoesNotFitError, RequestError, RetryableError
+from airflow_provider_raytenant.exceptions import (
+    DoesNotFitError,
+    RayUnavailableError,
+    RequestError,
+    RetryableError,
+)
 from airflow_provider_raytenant.hooks.ray import RayHook
 from airflow_provider_raytenant.operators.environment import job_environment
+from airflow_provider_raytenant.operators.held import HeldJob
 from airflow_provider_raytenant.operators.secrets import refuse_secrets
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
@@ -46,6 +54,9 @@ if TYPE_CHECKING:
     from airflow_provider_raytenant.triggers.job import RayTenantJobTrigger
 
 DEFAULT_RESULT_BYTES = 64 * 1024
+
+_LOG: Final = logging.getLogger("airflow.task")
+_T = TypeVar("_T")
 
 OLDER_TRY_PATIENCE = 300.0
 """Seconds to see a running job of an older try end."""
@@ -120,8 +131,15 @@ def prepare(operator: RayTenantJobOperator, context: Context, *, keep: str | Non
     # Reading the connection makes its token known to the masker, which is asked next.
     endpoint = hook.endpoint()
     refuse_secrets(request)
-    asyncio.run(_make_ready(endpoint, operator, view, placement, identity, packages, keep))
+    patience = operator.outage_budget
     ti: Any = context["ti"]
+    note = HeldJob(context, operator.log)
+    if ti.try_number > 1:
+        older = _noted_job(note, {keep, identity.submission_id})
+        through_outages(lambda: _stop_older_tries(endpoint, identity, keep, older, operator.log), patience)
+    # From here on a try that comes after this one knows of its job, whoever submits it and when.
+    note.write(keep or identity.submission_id)
+    through_outages(lambda: _make_ready(endpoint, operator, view, placement, identity, packages), patience)
     return Prepared(
         endpoint=endpoint,
         ray_conn_id=hook.ray_conn_id,
@@ -140,7 +158,6 @@ async def _make_ready(
     placement: Placement,
     identity: TryIdentity,
     packages: list[Package],
-    keep: str | None,
 ) -> None:
     async with RayClient(endpoint) as client:
         nodes = await client.nodes()
@@ -151,27 +168,62 @@ async def _make_ready(
             reason = misfit(need, selector, view.cluster, nodes)
             if reason:
                 raise DoesNotFitError(f"a {role} of this job {reason} in cluster {view.tenant.cluster}")
-        if identity.try_number > 1:
-            await _stop_older_tries(client, identity, keep, operator.log)
         await issue_ticket(client, identity.submission_id)
         uploads = await ensure_uploaded(client, packages)
         if uploads:
             operator.log.info("Uploaded %d of the job's %d packages.", uploads, len(packages))
 
 
-async def _stop_older_tries(client: RayClient, identity: TryIdentity, keep: str | None, log: Any) -> None:
-    """A new try starts clean: a clear can overtake the end of the try before."""
-    for job in await client.jobs():
-        if job.submission_id == keep:
-            continue
-        if job.status in LIVE and identity.is_older_try(job.metadata):
-            log.info("Stopping job %s of an older try of this task.", job.submission_id)
+def _noted_job(note: HeldJob, known: Collection[str | None]) -> str | None:
+    """The job that an older try was about, by its own note: Ray need not know it yet."""
+    stored = note.read()
+    found = stored.get("submission_id") if isinstance(stored, Mapping) else None
+    return found if isinstance(found, str) and found not in known else None
+
+
+async def _stop_older_tries(
+    endpoint: RayEndpoint, identity: TryIdentity, keep: str | None, noted: str | None, log: Any
+) -> None:
+    """A new try starts clean: a clear can overtake the end of the try before, and even its submit."""
+    async with RayClient(endpoint) as client:
+        jobs = (await client.listing()).jobs.values()
+        older = {
+            job.submission_id: f"Stopping job {job.submission_id} of an older try of this task."
+            for job in jobs
+            if job.submission_id != keep and job.status in LIVE and identity.is_older_try(job.metadata)
+        }
+        if noted is not None:
+            older.setdefault(noted, "")
+        for submission_id, told in older.items():
+            if told:
+                log.info("%s", told)
             if not await stop_job(
-                client, job.submission_id, patience=OLDER_TRY_PATIENCE, waiting=OLDER_TRY_WAITING
+                client, submission_id, patience=OLDER_TRY_PATIENCE, waiting=OLDER_TRY_WAITING
             ):
                 raise RetryableError(
-                    f"job {job.submission_id} of an older try does not end; not starting another"
+                    f"job {submission_id} of an older try does not end; not starting another"
                 )
+
+
+def through_outages(ask: Callable[[], Coroutine[Any, Any, _T]], patience: float) -> _T:
+    """The answer of Ray, asked for again while it gives none that is sound.
+
+    :param ask: may be called again and again without harm.
+    :param patience: seconds to go on for.
+    :raises RayUnavailableError: there was no sound answer for so long.
+    """
+    begun: float | None = None
+    while True:
+        try:
+            return asyncio.run(ask())
+        except RayUnavailableError as error:
+            now = time.monotonic()
+            if begun is None:
+                begun = now
+                _LOG.warning("%s. Trying for %g s.", error, patience)
+            if now - begun > patience:
+                raise
+            time.sleep(min(10.0, 1 + (now - begun) / 4))
 
 
 def _identity(view: TenantView, context: Context) -> TryIdentity:
@@ -201,6 +253,7 @@ def _watch_settings(operator: RayTenantJobOperator) -> WatchSettings:
         ),
         prepared_at=time.time(),
         skip_on=operator.skip_on_exit_code,
+        needs_result=bool(operator.do_xcom_push),
     )
 
 

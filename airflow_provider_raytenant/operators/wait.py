@@ -12,20 +12,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.sdk.exceptions import AirflowTaskTimeout
 
-from airflow_provider_raytenant.domain.adoption import STORE_KEY, Marks, adoptable, held
+from airflow_provider_raytenant.domain.adoption import adoptable
 from airflow_provider_raytenant.domain.job_info import JobInfo
 from airflow_provider_raytenant.domain.outcome import Outcome
 from airflow_provider_raytenant.domain.status import JobStatus
-from airflow_provider_raytenant.exceptions import JobNotFoundError
+from airflow_provider_raytenant.exceptions import JobNotFoundError, JobStoppedError
 from airflow_provider_raytenant.hooks import log_settings
 from airflow_provider_raytenant.hooks.ray import RayHook
-from airflow_provider_raytenant.operators.prepare import Prepared, prepare
+from airflow_provider_raytenant.operators.held import HeldJob
+from airflow_provider_raytenant.operators.prepare import Prepared, prepare, through_outages
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.shared import shared_cluster
-from airflow_provider_raytenant.ray_api.stopping import stop_job
+from airflow_provider_raytenant.ray_api.stopping import SUBMIT_SETTLES, stop_job
 from airflow_provider_raytenant.ray_api.watch import JobWatch, LogCopy
 
 if TYPE_CHECKING:
@@ -47,16 +48,20 @@ def run_here(operator: RayTenantJobOperator, context: Context) -> Outcome:
 
     :raises TerminalError, RetryableError: as :func:`prepare`, and what Ray says of the submit.
     """
-    store, marks = _Store(context, operator.log), _marks(context)
-    left_behind = _left_behind(operator, store.read(), marks)
+    note = HeldJob(context, operator.log)
+    left_behind = _left_behind(operator, note)
     prepared = prepare(operator, context, keep=left_behind)
-    job = WaitedJob(prepared.endpoint, left_behind or prepared.submission_id)
-    # Before the submit: a worker that dies right after it must not have said nothing.
-    store.write(held(job.submission_id, marks))
-    operator.wait_for(job)
-    outcome = asyncio.run(_watch(prepared, left_behind, operator.log))
+    operator.wait_for(WaitedJob(prepared.endpoint, left_behind or prepared.submission_id))
+    if operator.killed:
+        raise JobStoppedError("the task was killed before its job was submitted")
+    try:
+        outcome = asyncio.run(_watch(prepared, left_behind, operator.log))
+    except AirflowTaskTimeout:
+        # Airflow stops the job, and the next try is to run it anew even if the stop does not succeed.
+        note.forget()
+        raise
     # The end has been seen: whatever fails from here on, the next try is to run the job anew.
-    store.forget()
+    note.forget()
     return outcome
 
 
@@ -65,7 +70,7 @@ def stop_here(job: WaitedJob, log: Any) -> None:
 
     async def stop() -> bool:
         async with RayClient(job.endpoint) as client:
-            return await stop_job(client, job.submission_id)
+            return await stop_job(client, job.submission_id, settle=SUBMIT_SETTLES)
 
     # Airflow calls `on_kill` in a signal handler: this thread's event loop is in the middle of `run_here`.
     with ThreadPoolExecutor(1) as apart:
@@ -73,13 +78,16 @@ def stop_here(job: WaitedJob, log: Any) -> None:
     log.info("Job %s %s", job.submission_id, "has ended." if ended else "was told to stop, but still lives.")
 
 
-def _left_behind(operator: RayTenantJobOperator, stored: Any, marks: Marks) -> str | None:
+def _left_behind(operator: RayTenantJobOperator, note: HeldJob) -> str | None:
     """The job that a worker which died has left, if this try may go on with it."""
-    submission_id = adoptable(stored, marks)
+    submission_id = adoptable(note.read(), note.marks)
     if submission_id is None:
         return None
+    # At once: should this try end in an outage, the next one is to find the job, too.
+    note.write(submission_id)
     endpoint = RayHook(operator.sizing.view.cluster.ray_conn_id).endpoint()
-    job = asyncio.run(_look(endpoint, submission_id))
+    operator.wait_for(WaitedJob(endpoint, submission_id))
+    job = through_outages(lambda: _look(endpoint, submission_id), operator.outage_budget)
     # One that failed is what a retry is for.
     if job is None or job.status in (JobStatus.FAILED, JobStatus.STOPPED):
         return None
@@ -98,7 +106,7 @@ async def _look(endpoint: RayEndpoint, submission_id: str) -> JobInfo | None:
 async def _watch(prepared: Prepared, left_behind: str | None, log: Any) -> Outcome:
     name = left_behind or prepared.submission_id
     # Airflow itself keeps `execution_timeout` here, by an alarm in this process.
-    settings = replace(prepared.settings, limits=replace(prepared.settings.limits, execution_timeout=None))
+    settings = replace(prepared.settings, prepared_at=0.0)
     async with shared_cluster(prepared.endpoint) as cluster:
         watch = JobWatch(
             cluster,
@@ -110,35 +118,3 @@ async def _watch(prepared: Prepared, left_behind: str | None, log: Any) -> Outco
             adopt=left_behind,
         )
         return await watch.run()
-
-
-def _marks(context: Context) -> Marks:
-    ti: Any = context["ti"]
-    run: Any = context.get("dag_run")
-    return Marks(ti.try_number, ti.max_tries or 0, getattr(run, "clear_number", None) or 0)
-
-
-class _Store:
-    """Airflow's task state store. Without it (under ``dag.test()``) nothing is kept, and no try adopts."""
-
-    def __init__(self, context: Context, log: Any) -> None:
-        self._store: Any = context.get("task_state_store")
-        self._log = log
-
-    def read(self) -> Any:
-        return self._call("read", "get", STORE_KEY)
-
-    def write(self, value: dict[str, Any]) -> None:
-        self._call("written", "set", STORE_KEY, value)
-
-    def forget(self) -> None:
-        self._call("cleared", "delete", STORE_KEY)
-
-    def _call(self, what: str, method: str, *arguments: Any) -> Any:
-        if self._store is None:
-            return None
-        try:
-            return getattr(self._store, method)(*arguments)
-        except AirflowRuntimeError as error:
-            self._log.warning("The task state store cannot be %s: %s", what, error)
-            return None

@@ -303,6 +303,14 @@ class LogFollower:
         self._record = end.record
         return end.lines
 
+    async def find_record(self, node_id: str) -> None:
+        """Read the end of an ended job's output again, for its record.
+
+        :raises RayTenantError: it cannot be read just now.
+        """
+        async with self._reads.last_read():
+            self._record = (await read_log_end(self._client, self._submission_id, node_id)).record
+
     def _show(self, end: list[str]) -> None:
         lines = without_overlap(end, self._last)
         if lines:

@@ -16,6 +16,10 @@ from airflow_provider_raytenant.ray_api.tickets import revoke_ticket
 STOP_PATIENCE: Final = 25.0
 """Seconds for which a stop is followed. Ray itself kills a running job 3 s after it asked it to end."""
 
+SUBMIT_SETTLES: Final = 5.0
+"""Seconds in which a submit that was cut off may still arrive at Ray: so long a job that Ray does not know
+is looked for again before it counts as never submitted."""
+
 _INTERVAL: Final = 0.5
 
 
@@ -91,5 +95,6 @@ async def stop_job(
                         return True
                     if waiting is not None and stop.cannot_start and passed >= waiting:
                         return True
-                await asyncio.sleep(_INTERVAL)
+                # A job that waits in Ray may take a quarter of an hour to end.
+                await asyncio.sleep(_INTERVAL * min(10.0, 1 + (time.monotonic() - begun) / 4))
     return False

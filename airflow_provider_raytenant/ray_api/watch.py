@@ -55,20 +55,22 @@ class WatchSettings:
     :param limits: its deadlines, and how often to look.
     :param prepared_at: when its task began, in seconds since the epoch; ``0`` is not known.
     :param skip_on: exit codes that skip the task.
+    :param needs_result: whether a job that did well must have its result, which stands in its log.
     """
 
     limits: Limits = field(default_factory=Limits)
     prepared_at: float = 0.0
     skip_on: Sequence[int] = ()
+    needs_result: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """For a trigger's arguments; :meth:`from_json` is the way back."""
-        return {"limits": asdict(self.limits), "prepared_at": self.prepared_at, "skip_on": list(self.skip_on)}
+        return {**asdict(self), "skip_on": list(self.skip_on)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The settings that :meth:`to_json` gave."""
-        return cls(Limits(**data["limits"]), data["prepared_at"], tuple(data["skip_on"]))
+        return cls(**{**data, "limits": Limits(**data["limits"]), "skip_on": tuple(data["skip_on"])})
 
     def limits_now(self) -> Limits:
         """The limits with what is left of ``execution_timeout`` at this moment."""
@@ -172,10 +174,10 @@ class JobWatch:
         except RayUnavailableError as error:
             return self._life.outage(error, time.monotonic())
         except (RayAuthError, RayRequestError) as error:
-            if isinstance(step, Submit):
+            if isinstance(step, Submit) and error.details.get("status") == 400:
                 raise
-            # The job was there: a proxy has lost the dashboard, or a token is being changed. To fail now
-            # would leave a running job behind, so it counts as an outage.
+            # The worker has just spoken to this dashboard: a proxy has lost it, or a token is being changed.
+            # To fail now might leave a running job behind, so it counts as an outage.
             return self._life.outage(error, time.monotonic())
 
     async def _look(self, after: float) -> Step:
@@ -194,12 +196,11 @@ class JobWatch:
             return self._life.unknown(time.monotonic())
         return self._life.saw(job, time.monotonic(), cannot_start=self._stop.cannot_start)
 
-    async def _supervisor_lives(self) -> bool:
+    async def _supervisor_lives(self) -> bool | None:
         try:
             return self._submission_id in await self._cluster.poller.supervisors()
         except RayTenantError:
-            # What cannot be found out is no reason to doubt the record.
-            return True
+            return None
 
     def _age(self, start_time: int | None) -> float:
         """Seconds since the submit at least. Ray's clock may be wrong, so ours has a word in it."""
@@ -245,17 +246,45 @@ class JobWatch:
     async def _outcome(self, end: End) -> Outcome:
         job = end.job
         if job is not None and job.status.is_terminal:
-            await (await self._follow()).finish(job.driver_node_id)
+            follower = await self._follow()
+            await follower.finish(job.driver_node_id)
+            if job.status is JobStatus.SUCCEEDED and job.driver_node_id and follower.record is None:
+                await self._find_record(follower, job.driver_node_id)
         if isinstance(end.error, RayUnavailableError):
             raise end.error
         if end.error is not None or job is None:
             return Outcome(self._submission_id, error=end.error)
+        if job.status is JobStatus.SUCCEEDED and not self._settings.needs_result:
+            return Outcome(self._submission_id)
         return outcome_of(
             replace(job, message=strip_end_record(job.message)),
             self._follower.record if self._follower is not None else None,
             deadline=self._settings.limits.of_runner,
             skip_on=self._settings.skip_on,
         )
+
+    async def _find_record(self, follower: LogFollower, node_id: str) -> None:
+        """A job that did well is not run again because its log cannot be read for a while."""
+        begun = time.monotonic()
+        told = False
+        while self._settings.needs_result and time.monotonic() - begun <= self._settings.limits.outage_budget:
+            try:
+                await follower.find_record(node_id)
+                return
+            except RayTenantError as error:
+                if not told:
+                    self._note(f"The job's result cannot be read just now ({error}); trying on.")
+                told = True
+            if not await self._may_answer(node_id):
+                return
+            await _pause(min(10.0, 1 + (time.monotonic() - begun) / 4))
+
+    async def _may_answer(self, node_id: str) -> bool:
+        """Whether the log of a node may be read later: not if Ray is there, and the node is not."""
+        try:
+            return any(node.node_id == node_id for node in await self._client.nodes())
+        except RayTenantError:
+            return True
 
     async def _follow(self) -> LogFollower:
         """The follower of the job's output, which goes on where an earlier watch of the job has stopped."""

@@ -20,12 +20,14 @@ from airflow.triggers.base import (
 )
 
 from airflow_provider_raytenant.domain.outcome import FAILURE_KEY, Outcome
-from airflow_provider_raytenant.exceptions import RayTenantError, RetryableError
+from airflow_provider_raytenant.exceptions import PackageLostError, RayTenantError, RetryableError
 from airflow_provider_raytenant.hooks import log_settings
 from airflow_provider_raytenant.hooks.ray import RayHook
+from airflow_provider_raytenant.links.dashboard import RayJobLink
+from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.log_position import LogPosition
 from airflow_provider_raytenant.ray_api.shared import SharedCluster, shared_cluster
-from airflow_provider_raytenant.ray_api.stopping import stop_job
+from airflow_provider_raytenant.ray_api.stopping import SUBMIT_SETTLES, stop_job
 from airflow_provider_raytenant.ray_api.watch import JobWatch, LogCopy, WatchSettings
 from airflow_provider_raytenant.triggers.task import OwnTask
 
@@ -33,13 +35,6 @@ RESUME_NOT_BEFORE: Final = 10.0
 """Seconds before which a task is not sent back to a worker. The supervisor of the deferring process can
 linger for 5 s; a task that is queued again meanwhile is failed by the scheduler
 (apache/airflow 67287, 72716; measured on 3.3.2)."""
-
-SUBMIT_SETTLES: Final = 5.0
-"""Seconds in which a submit that was cut off may still arrive at Ray: so long a job that Ray does not know
-is looked for again before it counts as never submitted."""
-
-STOP_PATIENCE: Final = 60.0
-"""Seconds for which a stop is followed."""
 
 OWN_LOOK_EVERY: Final = 60.0
 """Seconds between two looks at the state of the own task. Airflow does not always tell a trigger that its
@@ -52,6 +47,7 @@ LOG_KEY: Final = "raytenant_log"
 """The XCom in which a trigger notes how far it has copied the job's output, for the one after it."""
 
 _STATE_AGAIN = 1.0
+_LINK_KEY: Final = RayJobLink().xcom_key
 
 _STOPS: Final[set[asyncio.Task[None]]] = set()
 """Stops under way; without this reference the event loop might forget them."""
@@ -119,8 +115,10 @@ class RayTenantJobTrigger(BaseTrigger):
         # `dag.test()` runs a trigger without a task instance, and hands its event on as it is.
         inline = self.task_instance is None
         outcome = await (self._outcome() if inline else self._outcome_unless_killed())
-        needs_worker = self.resume_on_worker or (self.retries_left and not outcome.retryable)
-        if not inline and not self.resume_on_worker:
+        # What Ray keeps for ten minutes is gone, and a worker can make it anew.
+        unprepared = isinstance(outcome.error, PackageLostError)
+        needs_worker = self.resume_on_worker or unprepared or (self.retries_left and not outcome.retryable)
+        if not inline and not self.resume_on_worker and not unprepared:
             needs_worker = not await self._pushed(outcome) or needs_worker
         if inline or needs_worker:
             if not inline:
@@ -160,24 +158,38 @@ class RayTenantJobTrigger(BaseTrigger):
                 told = "taking it for killed" if attempt == 2 else "trying again"
                 self.log.warning("The task's state cannot be read; %s.", told, exc_info=True)
                 await asyncio.sleep(_STATE_AGAIN)
-        if state == "deferred":
+        if state == "deferred" and not await self._is_replaced():
             self.log.info(
                 "The task is still deferred: leaving job %s to its other trigger.", self.submission_id
             )
             return
         await self._stop(state)
 
-    async def _stop(self, state: str | None) -> None:
+    async def _is_replaced(self) -> bool:
+        """Whether another try of the task has deferred since: by the link to its job, which Airflow keeps.
+
+        The task's state alone cannot tell a clear from a triggerer that gave its triggers away.
+        """
+        try:
+            page = await self.own_task.xcom(_LINK_KEY)
+        except Exception as error:
+            self.log.info("Which job the task has now cannot be read (%s).", error)
+            return False
+        return isinstance(page, str) and page != "" and not page.endswith(f"/{self.submission_id}")
+
+    async def _stop(self, state: str | None) -> bool:
+        """Stop the job and see it end, through an outage as well; whether it has ended."""
         try:
             async with self._cluster() as cluster:
                 ended = await stop_job(
-                    cluster.client, self.submission_id, patience=STOP_PATIENCE, settle=SUBMIT_SETTLES
+                    cluster.client, self.submission_id, patience=self._budget, settle=SUBMIT_SETTLES
                 )
-        except RayTenantError as error:
+        except Exception as error:
             self.log.warning("Job %s could not be stopped: %s", self.submission_id, error)
-            return
+            return False
         told = "has ended" if ended else "was told to stop, but still lives"
         self.log.info("The task is %s: job %s %s.", state or "gone", self.submission_id, told)
+        return ended
 
     async def _outcome_unless_killed(self) -> Outcome:
         """The outcome; never, if the task was killed without a word: then the job is stopped."""
@@ -189,7 +201,8 @@ class RayTenantJobTrigger(BaseTrigger):
                 outcome.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await outcome
-                await self._stop(killed.result())
+                while not await self._stop(killed.result()):
+                    await asyncio.sleep(OWN_LOOK_AGAIN)
                 # Airflow takes an event, or an end without one, for the end of a task that is not ours any
                 # more, or starts this trigger anew. So it waits until it is removed.
                 await asyncio.Event().wait()
@@ -232,9 +245,36 @@ class RayTenantJobTrigger(BaseTrigger):
 
     @contextlib.asynccontextmanager
     async def _cluster(self) -> AsyncIterator[SharedCluster]:
-        endpoint = await RayHook(self.ray_conn_id).aendpoint()
-        async with shared_cluster(endpoint, live_logs=log_settings.live_logs()) as cluster:
+        async with shared_cluster(await self._endpoint(), live_logs=log_settings.live_logs()) as cluster:
             yield cluster
+
+    @property
+    def _budget(self) -> float:
+        """Seconds for which to try on where nobody gives a sound answer."""
+        return float(self.watch["limits"]["outage_budget"])
+
+    async def _endpoint(self) -> RayEndpoint:
+        """The cluster's connection. The worker has just read it, so trouble with it is taken for an outage:
+        Airflow says "not found", too, where its database is away.
+        """
+        begun = time.monotonic()
+        told = False
+        while True:
+            try:
+                return await RayHook(self.ray_conn_id).aendpoint()
+            except Exception as error:
+                passed = time.monotonic() - begun
+                if passed > self._budget:
+                    raise
+                if not told:
+                    self.log.warning(
+                        "Connection %s cannot be read: %s. Trying for %g s.",
+                        self.ray_conn_id,
+                        error,
+                        self._budget,
+                    )
+                told = True
+            await asyncio.sleep(min(10.0, 1 + passed / 4))
 
     def _log_copy(self, cluster: SharedCluster) -> LogCopy:
         copy = LogCopy(
@@ -264,6 +304,10 @@ class RayTenantJobTrigger(BaseTrigger):
         """Whether the XComs are set; if not, the worker that gets the event sets them."""
         try:
             if outcome.error is not None:
+                if await self._is_replaced():
+                    # Another try goes on, and what stands in the task's XComs is its. Airflow removes this
+                    # trigger sooner or later; an event of it would be nobody's.
+                    await asyncio.Event().wait()
                 await self.own_task.set_xcom(FAILURE_KEY, outcome.failure())
             elif outcome.result is not None and self.push_result:
                 await self.own_task.set_xcom(BaseXCom.XCOM_RETURN_KEY, outcome.result)

@@ -79,9 +79,9 @@ def test_rays_status_stands_above_what_a_record_says() -> None:
         ),
         (
             "JOB_SUPERVISOR_ACTOR_START_FAILURE",
-            RuntimeEnvError,
-            False,
-            "Ray could not start the job as it was asked for",
+            exceptions.JobSetupError,
+            True,
+            "Ray could not start the job this time",
             {},
         ),
         (
@@ -164,6 +164,22 @@ def test_an_exit_code_or_signal_is_told(exit_code: int | None, text: str, killed
     assert str(outcome.error) == f"{text} (job acme-1)"
     assert outcome.error.details["exit_code"] == exit_code
     assert outcome.error.details.get("signal") == killed_by
+
+
+def test_a_request_that_ray_can_make_nothing_of_is_not_worth_a_retry() -> None:
+    said = "Failed to start supervisor actor j: 'nope'. Full traceback:\nValueError: nope"
+    outcome = outcome_of(_job(error_type="JOB_SUPERVISOR_ACTOR_START_FAILURE", message=said), None)
+    assert type(outcome.error) is RuntimeEnvError
+    assert not outcome.retryable
+
+
+def test_an_index_that_is_away_is_worth_a_retry_though_pip_then_finds_nothing() -> None:
+    said = """WARNING: Retrying (Retry(total=4, connect=None)) after connection broken by 'NewConnectionError'
+ERROR: Could not find a version that satisfies the requirement polars==1.0 (from versions: none)
+ERROR: No matching distribution found for polars==1.0"""
+    outcome = outcome_of(_job(error_type="RUNTIME_ENV_SETUP_FAILURE", message=said), None)
+    assert type(outcome.error) is exceptions.JobSetupError
+    assert outcome.retryable
 
 
 OOM = "Task was killed due to the node running low on memory."

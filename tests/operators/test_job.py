@@ -15,6 +15,7 @@ from airflow_provider_raytenant.exceptions import (
     DoesNotFitError,
     JobFailedError,
     JobResultError,
+    PackageLostError,
     RayTenantError,
     RayUnavailableError,
 )
@@ -81,6 +82,17 @@ def test_what_fails_before_the_submit_is_told_in_the_same_way(
         operator().execute(context)  # type: ignore[arg-type]
     assert context.xcoms[FAILURE_KEY]["error"] == type(error).__name__
     assert context.xcoms[FAILURE_KEY]["retryable"] is (raised is RayUnavailableError)
+
+
+def test_a_job_whose_packages_left_the_cluster_is_prepared_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trigger came more than ten minutes late; the try is still the same."""
+    again: list[Any] = []
+    monkeypatch.setattr(RayTenantJobOperator, "execute", lambda self, context: again.append(context))
+    context = Context()
+    event = Outcome("j", error=PackageLostError("gone")).to_json()
+    operator().execute_complete(context, event)  # type: ignore[arg-type]
+    assert again == [context]
+    assert context.xcoms == {}
 
 
 @pytest.mark.parametrize(("event", "fails"), [("success", False), ("failed", True)])

@@ -11,7 +11,13 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk._shared.secrets_masker import _secrets_masker
 
-from airflow_provider_raytenant.exceptions import PolicyError, RequestError, TerminalError
+from airflow_provider_raytenant.exceptions import (
+    PolicyError,
+    RayAuthError,
+    RayUnavailableError,
+    RequestError,
+    TerminalError,
+)
 from airflow_provider_raytenant.operators import prepare as module
 from airflow_provider_raytenant.operators.job import RayTenantJobOperator, Workers
 from airflow_provider_raytenant.operators.prepare import Prepared, prepare
@@ -44,7 +50,10 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     async def ready(*arguments: Any) -> None:
         calls.append(arguments)
 
+    async def nothing(*arguments: Any) -> None: ...
+
     monkeypatch.setattr(module, "_make_ready", ready)
+    monkeypatch.setattr(module, "_stop_older_tries", nothing)
     monkeypatch.setenv("AIRFLOW_CONN_RAY_SHARED", '{"conn_type": "ray", "host": "http://head:8265"}')
     return calls
 
@@ -102,7 +111,7 @@ def test_a_folder_beside_the_dag_becomes_a_package_of_this_tenant(
     assert uri.startswith("gcs://_ray_pkg_")
     assert uri != globex["runtime_env"]["working_dir"]
     assert "--private-cwd" not in acme["entrypoint"]
-    assert uri in [package.uri for package in no_cluster[0][-2]]
+    assert uri in [package.uri for package in no_cluster[0][-1]]
 
 
 def test_modules_and_the_runner_are_packages_too(tmp_path: Path, no_cluster: list[Any]) -> None:
@@ -112,7 +121,7 @@ def test_modules_and_the_runner_are_packages_too(tmp_path: Path, no_cluster: lis
     modules = request["runtime_env"]["py_modules"]
     runner = runner_package("acme").uri
     assert (modules[0], modules[2]) == (runner, archive)
-    assert set(modules[:2]) == {package.uri for package in no_cluster[0][-2]}
+    assert set(modules[:2]) == {package.uri for package in no_cluster[0][-1]}
 
 
 @pytest.mark.parametrize(
@@ -226,6 +235,26 @@ def test_nothing_starts_without_the_ticket_of_this_very_try() -> None:
 def test_only_a_job_that_a_worker_waits_for_may_be_adopted() -> None:
     assert made(deferrable=False).request["metadata"]["raytenant.adoptable"] == "true"
     assert "raytenant.adoptable" not in made().request["metadata"]
+
+
+def test_an_outage_is_waited_for_and_a_refusal_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
+    answers: list[Exception | None] = [RayUnavailableError("away"), RayUnavailableError("away"), None]
+
+    async def ready(*arguments: Any) -> None:
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+
+    monkeypatch.setattr(module, "_make_ready", ready)
+    assert made(outage_budget=60).submission_id
+    assert answers == []
+    answers = [RayAuthError("no token"), None]
+    with pytest.raises(RayAuthError):
+        made()
+    answers = [RayUnavailableError("away")] * 1000
+    with pytest.raises(RayUnavailableError):
+        made(outage_budget=0.0001)
 
 
 def test_a_result_that_tasks_are_mapped_over_comes_from_a_worker() -> None:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_provider_raytenant.domain.adoption import STORE_KEY
 from airflow_provider_raytenant.domain.job_info import JobInfo
 from airflow_provider_raytenant.domain.outcome import Outcome
 from airflow_provider_raytenant.domain.status import JobStatus
-from airflow_provider_raytenant.exceptions import RayUnavailableError
+from airflow_provider_raytenant.exceptions import JobStoppedError, RayUnavailableError
 from airflow_provider_raytenant.operators import prepare as prepare_module
 from airflow_provider_raytenant.operators import wait as module
 from airflow_provider_raytenant.operators.job import RayTenantJobOperator
@@ -45,13 +46,19 @@ class Cluster:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.jobs: dict[str, JobStatus] = {}
         self.kept: list[str | None] = []
+        self.noted: list[str | None] = []
         self.watched: list[tuple[str, str | None]] = []
         self.outcome: Outcome | BaseException = Outcome("id", result=7)
         self.store = Store()
         monkeypatch.setenv("AIRFLOW_CONN_RAY_SHARED", '{"conn_type": "ray", "host": "http://head:8265"}')
 
-        async def ready(*arguments: Any) -> None:
-            self.kept.append(arguments[-1])
+        async def ready(*arguments: Any) -> None: ...
+
+        async def stop_older(
+            endpoint: Any, identity: Any, keep: str | None, noted: str | None, log: Any
+        ) -> None:
+            self.kept.append(keep)
+            self.noted.append(noted)
 
         async def watch(prepared: Any, left_behind: str | None, log: Any) -> Outcome:
             self.watched.append((prepared.submission_id, left_behind))
@@ -64,12 +71,17 @@ class Cluster:
             return None if status is None else JobInfo(submission_id, status)
 
         monkeypatch.setattr(prepare_module, "_make_ready", ready)
+        monkeypatch.setattr(prepare_module, "_stop_older_tries", stop_older)
         monkeypatch.setattr(module, "_watch", watch)
         monkeypatch.setattr(module, "_look", look)
 
-    def run(self, try_number: int, *, max_tries: int = 3, clear_number: int = 0) -> Any:
+    def run(
+        self, try_number: int, *, max_tries: int = 3, clear_number: int = 0, outage_budget: float = 600
+    ) -> Any:
         with DAG("d", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
-            operator = RayTenantJobOperator(task_id="t", tenant="acme", entrypoint="true", deferrable=False)
+            operator = RayTenantJobOperator(
+                task_id="t", tenant="acme", entrypoint="true", deferrable=False, outage_budget=outage_budget
+            )
         task = FakeTask(
             f"0197aaaa-0000-7000-8000-{try_number:012}", try_number=try_number, max_tries=max_tries
         )
@@ -157,12 +169,61 @@ def test_a_job_whose_end_was_seen_is_not_adopted(cluster: Cluster) -> None:
     assert cluster.watched[-1][1] is None
 
 
+def test_an_outage_in_the_retry_does_not_cost_the_job(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = cluster.lose_the_worker(1)
+
+    async def away(*arguments: Any) -> Any:
+        raise RayUnavailableError("away")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(module, "_look", away)
+        with pytest.raises(RayUnavailableError):
+            cluster.run(2, outage_budget=0.01)
+    assert cluster.run(3) == 7
+    assert cluster.watched[-1][1] == name
+
+
+def test_a_try_that_ran_out_of_time_is_not_adopted(cluster: Cluster) -> None:
+    cluster.outcome = AirflowTaskTimeout()
+    with pytest.raises(AirflowTaskTimeout):
+        cluster.run(1)
+    cluster.jobs[cluster.watched[-1][0]] = JobStatus.RUNNING
+    cluster.outcome = Outcome("id", result=7)
+    cluster.run(2)
+    assert cluster.watched[-1][1] is None
+
+
+def test_a_task_that_is_killed_while_it_prepares_submits_nothing(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow calls `on_kill` and lets `execute` go on for 5 s."""
+    made = prepare_module.prepare
+
+    def killed(operator: RayTenantJobOperator, *arguments: Any, **options: Any) -> Any:
+        operator.on_kill()
+        return made(operator, *arguments, **options)
+
+    monkeypatch.setattr(module, "prepare", killed)
+    monkeypatch.setattr(module, "stop_here", lambda *arguments: None)
+    with pytest.raises(JobStoppedError, match="killed before its job was submitted"):
+        cluster.run(1)
+    assert cluster.watched == []
+
+
+def test_the_job_of_an_older_try_that_ray_does_not_know_yet_loses_its_ticket(cluster: Cluster) -> None:
+    name = cluster.lose_the_worker(1)
+    cluster.run(2, clear_number=1)
+    assert cluster.noted[-1] == name
+
+
 def test_a_stop_from_a_signal_handler_works_while_the_job_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stopped: list[str] = []
 
-    async def stop(client: Any, submission_id: str) -> bool:
+    async def stop(client: Any, submission_id: str, **limits: float) -> bool:
         stopped.append(submission_id)
         return True
 

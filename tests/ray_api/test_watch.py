@@ -186,9 +186,59 @@ async def test_a_job_that_is_there_is_followed(
 async def test_a_refused_submit_ends_the_watch(fake: FakeRay, client: RayClient) -> None:
     with pytest.raises(RayRequestError, match="400"):
         await Watched(client, request={**REQUEST, "priority": 1}).outcome()
-    fake.token = "changed"
-    with pytest.raises(RayAuthError):
-        await Watched(client).outcome()
+
+
+async def test_a_token_that_is_being_changed_is_an_outage(
+    fake: FakeRay, client: RayClient, until: Until
+) -> None:
+    """The job may be there already: another trigger's, that was stopped a moment ago."""
+    job = fake.add_job("j")
+    job.run()
+    token, fake.token = fake.token, "changed"
+    watched = Watched(client)
+    await until(lambda: watched.noted("refuses the connection's token (403). Trying for"), "the note")
+    fake.token = token
+    await until(lambda: watched.noted("found, following it"), "the job")
+    job.write_record(result=7)
+    job.end()
+    assert (await watched.outcome()).result == 7
+
+    fake.token = "changed for good"
+    outcome = await Watched(client, outage_budget=0.05).outcome()
+    assert isinstance(outcome.error, RayAuthError)
+
+
+async def test_a_job_that_did_well_is_not_failed_by_its_log(
+    fake: FakeRay, client: RayClient, until: Until
+) -> None:
+    watched = Watched(client, outage_budget=600)
+    job = await submitted(fake, until)
+    job.write("hello\n")
+    job.write_record(result=7)
+    fake.fail("GET", "/api/v0/logs/file", *[faults.drop] * 30)
+    fake.fail("GET", "/api/jobs/j/logs", *[faults.drop] * 80)
+    job.run()
+    job.end()
+
+    assert (await watched.outcome()).result == 7
+    assert watched.noted("The job's result cannot be read just now")
+
+
+@pytest.mark.parametrize("needs_result", [True, False])
+async def test_a_log_that_went_with_its_node_is_not_waited_for(
+    fake: FakeRay, client: RayClient, until: Until, needs_result: bool
+) -> None:
+    watched = Watched(client, needs_result=needs_result)
+    job = await submitted(fake, until)
+    job.write_record(result=7)
+    fake.nodes = []
+    fake.fail("GET", "/api/v0/logs/file", *[faults.status(500)] * 1000)
+    fake.fail("GET", "/api/jobs/j/logs", *[faults.status(500)] * 1000)
+    job.run()
+    job.end()
+    outcome = await watched.outcome()
+
+    assert isinstance(outcome.error, ResultLostError) is needs_result
 
 
 async def test_packages_are_pinned_before_the_submit(fake: FakeRay, client: RayClient) -> None:

@@ -31,7 +31,11 @@ class Watched:
     def __init__(self, client: RayClient, *, request: dict[str, Any] | None = None, **settings: Any) -> None:
         self.lines: list[str] = []
         self.notes: list[str] = []
-        more = {name: settings.pop(name) for name in ("skip_on", "prepared_at") if name in settings}
+        more = {
+            name: settings.pop(name)
+            for name in ("skip_on", "prepared_at", "needs_result")
+            if name in settings
+        }
         watch = JobWatch(
             shared(client),
             request or REQUEST,
