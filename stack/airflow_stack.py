@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import secrets
@@ -19,6 +20,7 @@ from airflow_provider_raytenant.local.http import request
 from airflow_provider_raytenant.local.processes import (
     Service,
     marked_environment,
+    scope_pids,
     start_service,
     stop_services,
     wait_until,
@@ -217,6 +219,12 @@ class AirflowStack:
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Send a signal to the first process of one of them, not to its children."""
         os.kill(self.services[name].pid, number)
+
+    def kill_all(self, name: str, number: int = signal.SIGKILL) -> None:
+        """Send a signal to all processes of one of them."""
+        for pid in scope_pids(self.services[name].mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def stop(self, timeout: float = 5.0) -> None:
         """End all four and what they started; SIGKILL after ``timeout`` seconds.

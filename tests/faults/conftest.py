@@ -38,7 +38,7 @@ CAPACITY_BYTES = CAPACITY * 64 * MIB
 FAST = {
     "core.parallelism": "12",
     # A triggerer that shows no sign of life for so long loses its triggers to others.
-    "triggerer.triggerer_health_check_threshold": "15",
+    "triggerer.triggerer_health_check_threshold": "20",
     # By default it takes 30 s until a scheduler counts as gone, and 5 minutes until its tasks are looked for.
     "scheduler.scheduler_health_check_threshold": "15",
     "scheduler.orphaned_tasks_check_interval": "15",

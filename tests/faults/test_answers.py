@@ -87,7 +87,7 @@ def late(fault: Fault) -> None:
     fault.well()
 
 
-@ACT.fault("log: each reading is cut off, looks whole but is not, or is a 502 page")
+@ACT.fault("log: readings break off, are cut short, are a 502 page")
 def log(fault: Fault) -> None:
     ways = itertools.cycle((faults.break_off, faults.truncate, faults.status(502)))
 

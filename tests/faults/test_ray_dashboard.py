@@ -21,7 +21,7 @@ def verdicts(world: World) -> Iterator[Mapping[str, Future[None]]]:
         yield futures
 
 
-@ACT.fault("dashboard SIGKILLed, and with it the head, which is started again")
+@ACT.fault("dashboard SIGKILLed, which ends the head; started again")
 def killed(fault: Fault) -> None:
     ray = fault.world.stack.ray
     run = fault.run(PLAIN)

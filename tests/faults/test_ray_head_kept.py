@@ -50,7 +50,7 @@ def running(fault: Fault, dag_id: str, starts: tuple[int, ...] = (1,)) -> Run:
     return run
 
 
-@ACT.fault("head SIGKILLed and started again with its records")
+@ACT.fault("head SIGKILLed, started again with its records")
 def goes_on(fault: Fault) -> None:
     run = running(fault, PLAIN)
     struck()
@@ -60,7 +60,7 @@ def goes_on(fault: Fault) -> None:
     fault.well()
 
 
-@ACT.fault("the same, and the job ends while the head is away")
+@ACT.fault("head SIGKILLed, started again: meanwhile the job ends")
 def ends_meanwhile(fault: Fault) -> None:
     run = running(fault, PLAIN)
     ENDS.append(run)
@@ -70,7 +70,7 @@ def ends_meanwhile(fault: Fault) -> None:
     fault.well()
 
 
-@ACT.fault("the same, and the job's node dies while the head is away")
+@ACT.fault("head SIGKILLed, started again: meanwhile the job's node dies")
 def dies_meanwhile(fault: Fault) -> None:
     run = running(fault, "doomed", starts=(2,))
     struck()

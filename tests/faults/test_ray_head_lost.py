@@ -22,7 +22,7 @@ def verdicts(world: World) -> Iterator[Mapping[str, Future[None]]]:
         yield futures
 
 
-@ACT.fault("head and nodes SIGKILLed and started again without records")
+@ACT.fault("head and nodes SIGKILLed, started again without records")
 def lost(fault: Fault) -> None:
     ray = fault.world.stack.ray
     run = fault.run(PLAIN, starts=(2,))

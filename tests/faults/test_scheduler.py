@@ -58,7 +58,7 @@ def queued(fault: Fault) -> None:
     run.wait_state("success")
 
 
-@ACT.fault("scheduler and its executor killed while a worker waits (deferrable=False)")
+@ACT.fault("scheduler and executor killed with deferrable=False: adopted")
 def waiting(fault: Fault) -> None:
     run = fault.run("worker")
     run.wait_started()

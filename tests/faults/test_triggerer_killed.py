@@ -27,11 +27,11 @@ def verdicts(world: World) -> Iterator[Mapping[str, Future[None]]]:
 
 def freeze() -> None:
     """From now on no trigger gets any further."""
-    _WORLD[0].stack.airflow.kill("triggerer", signal.SIGSTOP)
+    _WORLD[0].stack.airflow.kill_all("triggerer", signal.SIGSTOP)
 
 
 def strike() -> None:
-    _WORLD[0].stack.airflow.kill("triggerer")
+    _WORLD[0].stack.airflow.kill_all("triggerer")
 
 
 frozen = ACT.blow("the triggerer stands still", 5, freeze)

@@ -57,7 +57,7 @@ def after_defer(fault: Fault) -> None:
     run.wait_state("success")
 
 
-@ACT.fault("worker that waits (deferrable=False) SIGKILLed: the retry adopts the job")
+@ACT.fault("worker SIGKILLed with deferrable=False: the retry adopts the job")
 def adopted(fault: Fault) -> None:
     run = fault.run("worker")
     run.wait_started()
@@ -70,7 +70,7 @@ def adopted(fault: Fault) -> None:
     run.wait_state("success")
 
 
-@ACT.fault("the same, and the task is cleared in between: a new job")
+@ACT.fault("worker SIGKILLed with deferrable=False, then a clear: a new job")
 def cleared_between(fault: Fault) -> None:
     run = fault.run("worker", starts=(2,))
     run.wait_started()
