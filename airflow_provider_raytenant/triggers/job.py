@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, Final
@@ -46,6 +47,9 @@ OWN_LOOK_AGAIN: Final = 5.0
 LOG_KEY: Final = "raytenant_log"
 """The XCom in which a trigger notes how far it has copied the job's output, for the one after it."""
 
+_THIS_PROCESS: Final = uuid.uuid4().hex[:12]
+"""Tells this triggerer from the others that may have copied a job's output before."""
+
 _STATE_AGAIN = 1.0
 _LINK_KEY: Final = RayJobLink().xcom_key
 
@@ -84,6 +88,7 @@ class RayTenantJobTrigger(BaseTrigger):
         self.resume_on_worker = resume_on_worker
         self.retries_left = retries_left
         self.push_result = push_result
+        self._copied_from: dict[str, int] = {_THIS_PROCESS: 0}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class path and arguments, for another triggerer to go on with."""
@@ -288,14 +293,24 @@ class RayTenantJobTrigger(BaseTrigger):
         """How far the trigger before this one has copied the job's output."""
         try:
             saved = await self.own_task.xcom(LOG_KEY)
-            own = isinstance(saved, dict) and saved.get("submission_id") == self.submission_id
-            return LogPosition.from_json(saved) if own else None
+            position = LogPosition.from_json(saved)
+            if position is None or saved.get("submission_id") != self.submission_id:
+                return None
+            self._copied_from = {**self._copied_from, **saved.get("copied_from", {})}
+            if _THIS_PROCESS not in saved.get("copied_from", {}):
+                self._copied_from[_THIS_PROCESS] = position.size
+                return position
+            # Airflow begins a triggerer's log of a trigger anew when the trigger comes back to it (3.3.2):
+            # what this one had copied is gone.
+            self.log.info("This triggerer's log was begun anew; what others copied meanwhile is repeated.")
+            return LogPosition(self._copied_from[_THIS_PROCESS], exact=True)
         except Exception as error:
             self.log.info("How far the output was copied before cannot be read (%s).", error)
             return None
 
     async def _save_log_position(self, position: LogPosition) -> None:
-        await self.own_task.set_xcom(LOG_KEY, {"submission_id": self.submission_id, **position.to_json()})
+        note = {"submission_id": self.submission_id, "copied_from": self._copied_from}
+        await self.own_task.set_xcom(LOG_KEY, {**note, **position.to_json()})
 
     def _say(self, text: str) -> None:
         self.log.info("%s", text)

@@ -282,7 +282,15 @@ async def test_how_far_the_output_was_copied_is_an_xcom_of_the_task(
     assert await second._log_position() is None
     await first._save_log_position(LogPosition(4096, exact=True))
     stored.update(json.loads(json.dumps(bench.xcoms)))
-    assert await second._log_position() == LogPosition(4096, exact=True)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(module, "_THIS_PROCESS", "another")
+        third = trigger()
+        assert await third._log_position() == LogPosition(4096, exact=True)
+        await third._save_log_position(LogPosition(5000))
+        assert bench.xcoms["raytenant_log"]["copied_from"]["another"] == 4096
+
+    # Airflow has begun the log anew: this process copied the beginning before, and has to do so again.
+    assert await second._log_position() == LogPosition(0, exact=True)
 
     other = trigger(request={**REQUEST, "submission_id": "acme-d-t-try2-0b"})
     assert await other._log_position() is None
