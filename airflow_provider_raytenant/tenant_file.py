@@ -20,9 +20,11 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from airflow_provider_raytenant.domain import runtime_env
+from airflow_provider_raytenant.domain.dedication import distinct
 from airflow_provider_raytenant.domain.storage_prefix import StoragePrefix
 from airflow_provider_raytenant.domain.tenants import (
     Cluster,
+    DedicatedNodes,
     FileShape,
     Tenant,
     TenantDefaults,
@@ -43,6 +45,8 @@ class TenantView:
     deployment: str
     tenant: Tenant
     cluster: Cluster
+    dedicated: tuple[DedicatedNodes, ...] = ()
+    """The dedicated nodes of this cluster, in the order of the file: this tenant's and those of others."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,24 @@ def _cached_view(file: str, name: str, *_stat_key: int) -> TenantView:
     problems += [d for d in text.duplicates if _below(d.key_path, concerned) or d.key_path in _TOP_LEVEL]
     if problems or tenant is None:
         raise TenantFileError(file, sorted(set(problems)))
-    return TenantView(cast("str", deployment), tenant, clusters[tenant.cluster])
+    dedicated = _dedicated(known, defaults or TenantDefaults(), tenant.cluster)
+    return TenantView(cast("str", deployment), tenant, clusters[tenant.cluster], dedicated)
+
+
+def _dedicated(
+    tenants: Mapping[Any, Any], defaults: TenantDefaults, cluster: str
+) -> tuple[DedicatedNodes, ...]:
+    """Whose nodes a tenant of this cluster has to keep off; another tenant's mistake is not its business."""
+    found: list[DedicatedNodes | None] = []
+    for values in tenants.values():
+        values = values if isinstance(values, Mapping) else {}
+        if values.get("cluster", defaults.cluster) != cluster:
+            continue
+        if "nodes" not in values:
+            found.append(defaults.nodes)
+        elif isinstance(values["nodes"], Mapping):
+            found.append(_validated(DedicatedNodes, values["nodes"], "", []))
+    return tuple(distinct(found))
 
 
 def _below(key_path: str, roots: tuple[str, ...]) -> bool:

@@ -16,7 +16,7 @@ from tests.domain.helpers import DESIGN_EXAMPLE, GIB, changed, example_data
 
 Writer = Callable[[Any], str]
 
-TENANT_KEYS = "cluster, storage, credentials, guarantee, weight, limit, runtime_env, rules"
+TENANT_KEYS = "cluster, storage, credentials, guarantee, weight, limit, nodes, runtime_env, rules"
 SLOTS = "a whole number of slots, at least 0"
 OWN_PREFIX = "a prefix of its own for each tenant"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from airflow_provider_raytenant.domain.labels import matches
 from airflow_provider_raytenant.domain.resources import Resources, slots_for, whole_slots_in
 from airflow_provider_raytenant.domain.tenants import Autoscale, Cluster, Group
 
@@ -67,22 +68,6 @@ def group_of_node(cluster: Cluster, node: Node) -> str | None:
     if node.total.gpus and with_gpus:
         return with_gpus[0]
     return without[0] if without else None
-
-
-def matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """Whether a node's labels satisfy a Ray label selector.
-
-    Ray's forms (``ray.util.scheduling_strategies``): ``v``, ``!v``, ``in(a,b)``, ``!in(a,b)``.
-    """
-    return all(_matches_one(condition.strip(), labels.get(key)) for key, condition in selector.items())
-
-
-def _matches_one(condition: str, value: str | None) -> bool:
-    if condition.startswith("!"):
-        return not _matches_one(condition[1:], value)
-    if condition.startswith("in(") and condition.endswith(")"):
-        return value in [choice.strip() for choice in condition[3:-1].split(",")]
-    return value == condition
 
 
 def misfit(

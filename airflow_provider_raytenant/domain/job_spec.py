@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from airflow_provider_raytenant.domain.capacity import matches
+from airflow_provider_raytenant.domain.dedication import Sets, driver_selector, task_options, token
+from airflow_provider_raytenant.domain.labels import matches
 from airflow_provider_raytenant.domain.resources import Resources, Workers, slots_for
 from airflow_provider_raytenant.domain.storage_prefix import StoragePrefix
 from airflow_provider_raytenant.domain.submission_id import submission_id
@@ -38,6 +39,10 @@ class Placement:
     driver: Resources
     workers: Resources
     worker: Resources | None
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """The driver's label selector: the task's own, and what dedicated nodes ask for."""
+    task_options: Mapping[str, Any] = field(default_factory=dict)
+    """What the job's own tasks and actors have to ask for, for dedicated nodes' sake."""
 
     @property
     def footprint(self) -> Resources:
@@ -89,12 +94,15 @@ def place(
     driver: Resources,
     workers: Workers | None = None,
     label_selector: Mapping[str, str] | None = None,
+    dedicated: Sets = (),
 ) -> Placement:
     """Group, slots and pool of a job.
 
+    :param dedicated: the nodes of the cluster that are dedicated to tenants, this one or others.
     :raises RequestError: the driver asks for no CPU (Ray would pin it to the head), or for GPUs that
         no group has.
-    :raises PolicyError: the footprint is above the tenant's limit.
+    :raises PolicyError: the footprint is above the tenant's limit, or the label selector asks for nodes
+        that are not the tenant's.
     """
     if driver.cpus <= 0:
         raise RequestError(
@@ -103,7 +111,9 @@ def place(
         )
     total = workers.total if workers else Resources()
     footprint = driver + total
-    group = _group_of_request(cluster, footprint, label_selector or {})
+    selector = driver_selector(tenant.name, tenant.nodes, dedicated, label_selector)
+    own_label = (tenant.nodes.label if tenant.nodes else None) or {}
+    group = _group_of_request(cluster, footprint, {**(label_selector or {}), **own_label})
     slots = slots_for(footprint, cluster.groups[group].slot.resources)
     limit = tenant.share("limit", group, cluster.default_group)
     if limit is not None and slots > limit:
@@ -115,7 +125,14 @@ def place(
             limit=limit,
         )
     pool = tenant.pool(group, cluster.default_group)
-    return Placement(pool, slots, group, driver, total, workers.each if workers else None)
+    driver += Resources(custom=_missing(token(tenant.nodes), driver))
+    options = task_options(tenant.name, tenant.nodes, dedicated)
+    return Placement(pool, slots, group, driver, total, workers.each if workers else None, selector, options)
+
+
+def _missing(custom: Mapping[str, float], driver: Resources) -> dict[str, float]:
+    """What of these custom resources the driver does not ask for by itself."""
+    return {name: amount for name, amount in custom.items() if not driver.custom.get(name)}
 
 
 def _group_of_request(cluster: Cluster, footprint: Resources, selector: Mapping[str, str]) -> str:
@@ -187,7 +204,6 @@ def job_request(
     runtime_env: Mapping[str, Any],
     storage: str | None,
     metadata: Mapping[str, str],
-    label_selector: Mapping[str, str] | None,
     adoptable: bool = False,
 ) -> dict[str, Any]:
     """The body of ``POST /api/jobs/``, with only the fields that say something.
@@ -204,6 +220,8 @@ def job_request(
     if adoptable:
         own[ADOPTABLE_KEY] = "true"
     env_vars = {**runtime_env.get("env_vars", {}), **job_env_vars(identity, storage)}
+    if placement.task_options:
+        env_vars["RAYTENANT_TASK_OPTIONS"] = json.dumps(placement.task_options, sort_keys=True)
     request: dict[str, Any] = {
         "submission_id": identity.submission_id,
         "entrypoint": entrypoint,
@@ -217,8 +235,8 @@ def job_request(
         request["entrypoint_memory"] = placement.driver.memory
     if placement.driver.custom:
         request["entrypoint_resources"] = dict(placement.driver.custom)
-    if label_selector:
-        request["entrypoint_label_selector"] = dict(label_selector)
+    if placement.selector:
+        request["entrypoint_label_selector"] = dict(placement.selector)
     return request
 
 

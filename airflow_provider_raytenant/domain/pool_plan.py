@@ -12,9 +12,10 @@ from enum import StrEnum
 from typing import Final
 
 from airflow_provider_raytenant.domain.capacity import GroupSize, Node, group_sizes
+from airflow_provider_raytenant.domain.dedication import cluster_of, distinct, is_of, nodes_of
 from airflow_provider_raytenant.domain.resources import Resources
 from airflow_provider_raytenant.domain.shares import Share, make_room, split
-from airflow_provider_raytenant.domain.tenants import Cluster, Tenant, TenantFile
+from airflow_provider_raytenant.domain.tenants import Cluster, DedicatedNodes, Tenant, TenantFile
 
 MARK: Final = "Made by raytenant"
 """How the description of a pool of ours begins. No other pool is ever touched."""
@@ -83,6 +84,15 @@ class _Draft:
     problems: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Where:
+    """Nodes of a cluster that a plan is about: ``own`` says which, ``None`` is the common ones."""
+
+    name: str
+    cluster: Cluster
+    own: DedicatedNodes | None
+
+
 def plan(
     file: TenantFile,
     nodes: Mapping[str, Sequence[Node]],
@@ -99,47 +109,55 @@ def plan(
     draft = _Draft()
     planned: set[str] = set()
     for cluster_name, cluster in file.clusters.items():
-        tenants = [tenant for tenant in file.tenants.values() if tenant.cluster == cluster_name]
+        tenants = file.tenants_of(cluster_name)
         for group in cluster.groups:
             takers = [tenant for tenant in tenants if _takes_part(tenant, group, cluster)]
             planned |= {tenant.pool(group, cluster.default_group) for tenant in takers}
-        if cluster_name in nodes:
-            _plan_cluster(
-                draft, cluster_name, cluster, tenants, nodes[cluster_name], existing, largest_request
-            )
+        sets = distinct(tenant.nodes for tenant in tenants)
+        for own in [None, *sets] if cluster_name in nodes else ():
+            members = [tenant for tenant in tenants if is_of(tenant.nodes, own)]
+            alive = nodes_of(own, sets, nodes[cluster_name])
+            where = _Where(cluster_name, cluster_of(own, cluster), own)
+            _plan_set(draft, where, members, alive, existing, largest_request)
     if set(file.clusters) <= set(nodes):
         # Only when every cluster was read is a pool that nobody claims surely a leftover.
         draft.pools += _leftovers(existing, planned)
     return PoolPlan(tuple(draft.pools), tuple(draft.problems))
 
 
-def _plan_cluster(
+def _plan_set(
     draft: _Draft,
-    cluster_name: str,
-    cluster: Cluster,
+    where: _Where,
     tenants: Sequence[Tenant],
     nodes: Sequence[Node],
     existing: Mapping[str, ExistingPool],
     largest_request: Mapping[str, tuple[int, str]],
 ) -> None:
+    """The pools of the tenants that share these nodes: the common ones, or the same dedicated ones."""
+    cluster, default_group = where.cluster, where.cluster.default_group
+    are_missing = where.own is not None and not nodes and where.own.autoscale is None
+    if are_missing:
+        # Said once, instead of for every guarantee and every task.
+        draft.problems.append(_nodes_problem(where, tenants))
     for group, size in group_sizes(cluster, nodes).items():
         shares = {t.name: _share(t, group, cluster) for t in tenants if _takes_part(t, group, cluster)}
         sizes = split(size.slots, shares)
-        draft.problems += _promise_problems(cluster_name, group, shares, size)
+        if not are_missing:
+            draft.problems += _promise_problems(where, group, shares, size)
         slot = cluster.groups[group].slot.resources
-        names = {tenant.name: tenant.pool(group, cluster.default_group) for tenant in tenants}
+        names = {tenant.name: tenant.pool(group, default_group) for tenant in tenants}
         occupied = {tenant: existing[name].occupied for tenant, name in names.items() if name in existing}
         now = make_room(sizes, occupied, size.slots)
         for tenant in tenants:
             if tenant.name not in sizes:
                 continue
             name = names[tenant.name]
-            why = _why(shares[tenant.name], size, cluster_name, group)
+            why = _why(shares[tenant.name], size, where, group)
             if now[tenant.name] < sizes[tenant.name]:
                 why += f"; {sizes[tenant.name]} once others have drained"
             pool = _planned(name, now[tenant.name], why, tenant, group, slot, existing.get(name))
             draft.pools.append(pool)
-            request = largest_request.get(name)
+            request = None if are_missing else largest_request.get(name)
             draft.problems += _pool_problems(pool, sizes[tenant.name], existing.get(name), request, slot)
 
 
@@ -156,9 +174,11 @@ def _share(tenant: Tenant, group: str, cluster: Cluster) -> Share:
     return Share(guarantee, tenant.weight, tenant.share("limit", group, cluster.default_group))
 
 
-def _why(share: Share, size: GroupSize, cluster: str, group: str) -> str:
+def _why(share: Share, size: GroupSize, where: _Where, group: str) -> str:
     limit = f", limit {share.limit}" if share.limit is not None else ""
-    whole = f"{cluster}/{group}: {size.slots} ({size.why})"
+    whole = f"{where.name}/{group}: {size.slots} ({size.why})"
+    if where.own is not None:
+        whole += f" with {where.own}"
     return f"guarantee {share.guarantee}, weight {share.weight:g}{limit}; {whole}"
 
 
@@ -186,14 +206,23 @@ def _slot_changed_while_occupied(pool: ExistingPool, slot: Resources) -> bool:
     return pool.occupied > 0 and written is not None and written[1] != str(slot)
 
 
+def _nodes_problem(where: _Where, tenants: Sequence[Tenant]) -> str:
+    names = ", ".join(tenant.name for tenant in tenants)
+    return (
+        f"cluster {where.name}: no alive node has {where.own}, which tenant {names} has for its own: "
+        "its pools have no slots and its tasks wait until one joins"
+    )
+
+
 def _promise_problems(
-    cluster: str, group: str, shares: Mapping[str, Share], size: GroupSize
+    where: _Where, group: str, shares: Mapping[str, Share], size: GroupSize
 ) -> Iterator[str]:
     promised = sum(share.guarantee for share in shares.values())
     if promised > size.live:
+        giver = "the live cluster gives" if where.own is None else f"the live nodes with {where.own} give"
         yield (
-            f"cluster {cluster}, group {group}: guarantees of {promised} slots; "
-            f"the live cluster gives {size.live} ({size.why})"
+            f"cluster {where.name}, group {group}: guarantees of {promised} slots; "
+            f"{giver} {size.live} ({size.why})"
         )
 
 

@@ -172,6 +172,48 @@ class Cluster(Part):
         return next(iter(self.groups))
 
 
+_LABEL_PATTERN = r"[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?"
+_RESOURCES_OF_RAY = ("CPU", "GPU", "memory", "object_store_memory")
+LabelKey = Annotated[str, Field(pattern=rf"^([a-z0-9.-]+/)?{_LABEL_PATTERN}$", max_length=320)]
+LabelValue = Annotated[str, Field(pattern=rf"^{_LABEL_PATTERN}$")]
+
+
+class DedicatedNodes(Part):
+    """Nodes that are a tenant's alone: those with a label, or those that offer a custom resource.
+
+    One label, since no selector of Ray's could keep the others off nodes that only two labels tell apart.
+    """
+
+    label: dict[LabelKey, LabelValue] | None = None
+    resource: str | None = None
+    autoscale: Autoscale | None = None
+    """What these nodes may grow to; the cluster's own ``autoscale`` is about the nodes that all share."""
+
+    @model_validator(mode="after")
+    def _one_mark(self) -> Self:
+        found = {key: getattr(self, key) for key in ("label", "resource") if getattr(self, key) is not None}
+        if len(found) != 1 or (self.label is not None and len(self.label) != 1):
+            raise ValueError(f"found {found}; allowed: label: {{team: acme}}, or resource: acme_node")
+        if self.resource is not None and (not self.resource.strip() or self.resource in _RESOURCES_OF_RAY):
+            raise ValueError(f"resource: found {self.resource!r}; allowed: the name of a custom resource")
+        return self
+
+    def holds(self, labels: Mapping[str, str], custom: Mapping[str, float]) -> bool:
+        """Whether a node with these labels and custom resources is one of them."""
+        if self.resource is not None:
+            return custom.get(self.resource, 0.0) > 0
+        return all(labels.get(key) == value for key, value in (self.label or {}).items())
+
+    def is_same(self, other: DedicatedNodes) -> bool:
+        """Whether both are about the same nodes: tenants that name the same share them."""
+        return (self.label, self.resource) == (other.label, other.resource)
+
+    def __str__(self) -> str:
+        if self.resource is not None:
+            return f"resource {self.resource}"
+        return "label " + ", ".join(f"{key}={value}" for key, value in (self.label or {}).items())
+
+
 class RoleCredentials(Part):
     """Scoped credentials of a role, assumed through an Airflow AWS connection."""
 
@@ -195,6 +237,7 @@ class TenantDefaults(Part):
     guarantee: PerGroup = 0
     weight: Weight = 1.0
     limit: PerGroup | None = None
+    nodes: DedicatedNodes | None = None
     runtime_env: dict[str, Any] = Field(default_factory=dict)
     rules: Rules = Field(default_factory=Rules)
 
@@ -244,6 +287,10 @@ class TenantFile(Part):
     deployment: Name
     clusters: dict[Name, Cluster]
     tenants: dict[Name, Tenant]
+
+    def tenants_of(self, cluster: str) -> list[Tenant]:
+        """The tenants of a cluster, in the order of the file."""
+        return [tenant for tenant in self.tenants.values() if tenant.cluster == cluster]
 
 
 class FileShape(Part):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_raytenant.domain.capacity import misfit
+from airflow_provider_raytenant.domain.dedication import misfit_of
 from airflow_provider_raytenant.domain.job_spec import (
     Placement,
     TryIdentity,
@@ -124,7 +124,6 @@ def prepare(operator: RayTenantJobOperator, context: Context, *, keep: str | Non
         runtime_env=env,
         storage=str(view.tenant.prefix) if view.tenant.prefix else None,
         metadata=checked_metadata(operator.metadata),
-        label_selector=operator.label_selector,
         adoptable=not operator.deferrable,
     )
     hook = RayHook(view.cluster.ray_conn_id)
@@ -161,11 +160,11 @@ async def _make_ready(
 ) -> None:
     async with RayClient(endpoint) as client:
         nodes = await client.nodes()
-        wanted = [("driver", placement.driver, operator.label_selector or {})]
+        wanted = [("driver", placement.driver, placement.selector)]
         if placement.worker is not None:
             wanted.append(("worker", placement.worker, {}))
         for role, need, selector in wanted:
-            reason = misfit(need, selector, view.cluster, nodes)
+            reason = misfit_of(view.tenant.nodes, view.dedicated, need, selector, view.cluster, nodes)
             if reason:
                 raise DoesNotFitError(f"a {role} of this job {reason} in cluster {view.tenant.cluster}")
         await issue_ticket(client, identity.submission_id)

@@ -60,7 +60,7 @@ def size(
         driver = request("", num_cpus, memory, num_gpus, resources)
     except ValueError as error:
         raise RequestError(str(error)) from None
-    placement = place(view.tenant, view.cluster, driver, workers, label_selector)
+    placement = place(view.tenant, view.cluster, driver, workers, label_selector, view.dedicated)
     if pool is not None and pool != placement.pool and pool not in view.tenant.rules.pools:
         allowed = ", ".join((placement.pool, *view.tenant.rules.pools))
         raise PolicyError(

@@ -9,9 +9,9 @@ from airflow_provider_raytenant.domain.capacity import (
     Node,
     group_of_node,
     group_sizes,
-    matches,
     misfit,
 )
+from airflow_provider_raytenant.domain.labels import matches
 from airflow_provider_raytenant.domain.resources import Resources
 from tests.domain.helpers import GIB, make_cluster, make_node
 

@@ -218,7 +218,6 @@ def _request(**values: Any) -> dict[str, Any]:
         "runtime_env": {},
         "storage": None,
         "metadata": {},
-        "label_selector": None,
     }
     return job_request(**{**arguments, **values})
 
@@ -247,9 +246,7 @@ def test_a_plain_request_has_only_the_fields_that_say_something() -> None:
 
 def test_a_full_request_has_every_field_and_can_be_sent_as_json() -> None:
     driver = Resources(0.5, 2 * GIB, 1, {"tpu": 2})
-    request = _request(
-        placement=Placement("p", 1, "gpu", driver, Resources(), None), label_selector={"zone": "a"}
-    )
+    request = _request(placement=Placement("p", 1, "gpu", driver, Resources(), None, {"zone": "a"}))
     assert json.loads(json.dumps(request)) == request
     assert {key: value for key, value in request.items() if key.startswith("entrypoint_")} == {
         "entrypoint_num_cpus": 0.5,

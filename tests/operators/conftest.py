@@ -24,6 +24,9 @@ tenants:
   acme: {limit: 16, runtime_env: {pip: [pandas==2.2.3], env_vars: {REGION: eu}}}
   globex: {rules: {pools: [hers]}}
   initech: {cluster: plain}
+  soylent: {cluster: plain, nodes: {label: {team: soylent}}}
+  tyrell: {cluster: plain, nodes: {resource: tyrell_node}}
+  wayne: {cluster: plain, nodes: {label: {team: 7}}}
   scoped: {credentials: {aws_conn_id: aws, role_arn: "arn:aws:iam::000000000000:role/jobs"}}
 """
 

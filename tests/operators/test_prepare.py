@@ -93,7 +93,7 @@ def test_the_request_carries_footprint_identity_and_environment() -> None:
     assert request["metadata"]["raytenant.slots"] == "3"
     assert request["metadata"]["raytenant.pool"] == "ray.acme"
     env = request["runtime_env"]
-    assert env["pip"] == ["pandas==2.2.3", "numpy==2.0.0"]
+    assert env["pip"] == ["# raytenant: for test/acme alone", "pandas==2.2.3", "numpy==2.0.0"]
     assert env["env_vars"]["REGION"] == "eu"
     assert env["env_vars"]["MODEL"] == "ridge"
     assert env["env_vars"]["RAYTENANT_STORAGE"] == "s3://lake/tenants/acme"
@@ -302,3 +302,29 @@ def test_the_trigger_gets_the_request_and_no_secret(monkeypatch: pytest.MonkeyPa
     assert path == "airflow_provider_raytenant.triggers.job.RayTenantJobTrigger"
     assert arguments["ray_conn_id"] == "ray_shared"
     assert "the-token-of-the-cluster" not in str(arguments)
+
+
+def test_dedicated_nodes_are_asked_for_and_those_of_others_kept_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_RAY_PLAIN", '{"conn_type": "ray", "host": "http://other:8265"}')
+    own = made(tenant="soylent", label_selector={"zone": "a"})
+    assert own.request["entrypoint_label_selector"] == {"team": "soylent", "zone": "a"}
+    variables = own.request["runtime_env"]["env_vars"]
+    assert variables["RAYTENANT_TASK_OPTIONS"] == '{"label_selector": {"team": "soylent"}}'
+    # ... and another cluster is another connection.
+    assert (own.ray_conn_id, own.endpoint.address) == ("ray_plain", "http://other:8265")
+    common = made(tenant="initech").request
+    assert common["entrypoint_label_selector"] == {"team": "!soylent"}
+    by_resource = made(tenant="tyrell").request
+    assert by_resource["entrypoint_resources"] == {"tyrell_node": 0.001}
+    shared = made(tenant="acme").request
+    assert "entrypoint_label_selector" not in shared
+    assert "RAYTENANT_TASK_OPTIONS" not in shared["runtime_env"]["env_vars"]
+
+
+def test_a_selector_that_leads_to_anothers_nodes_is_refused_when_the_dag_is_parsed() -> None:
+    with pytest.raises(PolicyError, match="label_selector: found"):
+        made(tenant="initech", label_selector={"team": "soylent"})
+    with pytest.raises(PolicyError, match="the tenant's own nodes, label team=soylent"):
+        made(tenant="soylent", label_selector={"team": "initech"})
