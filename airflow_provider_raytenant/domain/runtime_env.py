@@ -1,12 +1,15 @@
 """Merging a tenant's base runtime environment with a task's, and refusing what Ray would swallow.
 
 The rules: ``env_vars`` by key and ``pip`` by package, the task wins; ``py_modules`` one after the
-other; everything else replaced. ``pip``, ``uv`` and ``conda`` exclude each other. Ray ignores an
-unknown key without a word (measured on 2.60), so an unknown key is an error here.
+other, and so the options of ``pip install`` and ``uv pip install``; everything else replaced. ``pip``,
+``uv`` and ``conda`` exclude each other. Ray ignores an unknown key without a word (measured on 2.60), so an
+unknown key is an error here.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -30,6 +33,16 @@ KNOWN_KEYS: Final = frozenset(
 
 EXCLUSIVE: Final = ("pip", "uv", "conda")
 RESERVED_ENV_PREFIX: Final = "RAYTENANT_"
+
+_INSTALL_OPTIONS: Final = {"pip": "pip_install_options", "uv": "uv_pip_install_options"}
+_NO_CACHE: Final = {"pip": "--no-cache-dir", "uv": "--no-cache"}
+_INSTALLER_KEYS: Final[Mapping[str, Mapping[str, type]]] = {
+    "pip": {"packages": list, "pip_check": bool, "pip_version": str, "pip_install_options": list},
+    "uv": {"packages": list, "uv_check": bool, "uv_version": str, "uv_pip_install_options": list},
+}
+"""What a dict may hold (``ray/_private/runtime_env/validation.py``, 2.60)."""
+
+_INSTALLER_VARIABLES: Final = ("PIP_", "UV_")
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PACKAGE_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)\s*(?:\[|[<>=!~;@\s]|$)")
@@ -77,9 +90,51 @@ def merge(base: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
         result["py_modules"] = [*base["py_modules"], *task["py_modules"]]
     for installer in ("pip", "uv"):
         if installer in base and installer in task:
-            result[installer] = _merge_packages(base[installer], task[installer])
+            result[installer] = _merge_packages(installer, base[installer], task[installer])
     _refuse_two_installers(result)
     return result
+
+
+def apart(env: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """``env`` so that the packages Ray installs for it are shared with no other owner.
+
+    On each node Ray keeps one installed environment for each content of ``pip``, ``uv`` or ``conda``,
+    whatever index the packages came from: an index may stand in an env_var. So ``owner`` goes into that
+    content, as a comment, which pip and uv skip, or as the name of a conda environment, for which Ray
+    uses a path anyway; and with it the installer's own env_vars, for another index is another
+    environment. Options that leave out Ray's default against a download cache, which all tenants of a
+    node would share, get it back.
+
+    :param owner: who alone may use it, for example ``prod-eu/acme``; no line break in it.
+    """
+    result = dict(env)
+    settings = {
+        name: value
+        for name, value in env.get("env_vars", {}).items()
+        if name.upper().startswith(_INSTALLER_VARIABLES)
+    }
+    mark = f"raytenant: for {owner} alone"
+    if settings:
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        mark += f", settings {digest[:16]}"
+    for installer in ("pip", "uv"):
+        if installer in env:
+            result[installer] = _marked(installer, env[installer], f"# {mark}")
+    if isinstance(env.get("conda"), Mapping):
+        # One that is named by a text is there already: the platform made it, for everybody.
+        result["conda"] = {**env["conda"], "name": re.sub(r"[^A-Za-z0-9]+", "-", mark)}
+    return result
+
+
+def _marked(installer: str, value: Any, comment: str) -> Any:
+    packages, options = _packages_of(value)
+    if not packages:
+        return value
+    key, no_cache = _INSTALL_OPTIONS[installer], _NO_CACHE[installer]
+    if key in options and no_cache not in options[key]:
+        options[key] = [*options[key], no_cache]
+    marked = [comment, *packages]
+    return {"packages": marked, **options} if options else marked
 
 
 def package_key(requirement: str) -> str:
@@ -88,12 +143,16 @@ def package_key(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", match[1]).lower() if match else requirement.strip()
 
 
-def _merge_packages(base: Any, task: Any) -> Any:
+def _merge_packages(installer: str, base: Any, task: Any) -> Any:
     base_packages, base_options = _packages_of(base)
     task_packages, task_options = _packages_of(task)
     overridden = {package_key(line) for line in task_packages}
     packages = [line for line in base_packages if package_key(line) not in overridden] + task_packages
     options = {**base_options, **task_options}
+    key = _INSTALL_OPTIONS[installer]
+    if key in base_options and key in task_options:
+        # So a task's --pre keeps the tenant's index; of two that exclude each other the later counts.
+        options[key] = [*base_options[key], *task_options[key]]
     return {"packages": packages, **options} if options else packages
 
 
@@ -110,7 +169,17 @@ def _checked_packages(installer: str, value: Any) -> Any:
         raise ValueError(
             f"{installer}: found no 'packages' in {dict(value)!r}; allowed: a list, or a dict with it"
         )
-    return {**value, "packages": _strings(f"{installer}.packages", value["packages"])}
+    known = _INSTALLER_KEYS[installer]
+    result = dict(value)
+    for key, found in value.items():
+        if key not in known:
+            raise ValueError(f"{installer}.{key}: found an unknown key; allowed: {', '.join(known)}")
+        if known[key] is list:
+            result[key] = _strings(f"{installer}.{key}", found)
+        elif not isinstance(found, known[key]):
+            allowed = "true or false" if known[key] is bool else "a text"
+            raise ValueError(f"{installer}.{key}: found {found!r}; allowed: {allowed}")
+    return result
 
 
 def _checked_env_vars(value: Any) -> dict[str, str]:

@@ -29,6 +29,7 @@ def job_environment(
         env = envs.merge(view.tenant.runtime_env, _task_env(operator))
     except ValueError as error:
         raise RequestError(str(error)) from None
+    env = envs.apart(env, f"{view.deployment}/{view.tenant.name}")
     tenant, roots = view.tenant, _roots(operator, context)
     excludes = env.pop("excludes", ())
     packages = [runner_package(tenant.name)]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_raytenant.domain.runtime_env import KNOWN_KEYS, checked, merge, package_key
+from airflow_provider_raytenant.domain.runtime_env import KNOWN_KEYS, apart, checked, merge, package_key
 from tests.domain.helpers import seeded
 
 Env = dict[str, Any]
@@ -192,3 +192,89 @@ def test_merging_packages_keeps_every_line_of_the_task_and_no_package_twice(
     assert merged[len(merged) - len(task) :] == task
     assert len(set(keys)) == len(keys)
     assert set(keys) == {package_key(line) for line in base + task}
+
+
+MARK = "# raytenant: for prod/acme alone"
+
+
+@pytest.mark.parametrize(
+    ("env", "marked"),
+    [
+        ({"pip": ["a==1"]}, {"pip": [MARK, "a==1"]}),
+        ({"uv": ["a==1"]}, {"uv": [MARK, "a==1"]}),
+        (
+            {"pip": {"packages": ["a"], "pip_check": True}},
+            {"pip": {"packages": [MARK, "a"], "pip_check": True}},
+        ),
+        # Ray's default against a cache that all tenants of a node would share
+        (
+            {"pip": {"packages": ["a"], "pip_install_options": ["--pre"]}},
+            {"pip": {"packages": [MARK, "a"], "pip_install_options": ["--pre", "--no-cache-dir"]}},
+        ),
+        (
+            {"uv": {"packages": ["a"], "uv_pip_install_options": ["--no-cache", "--pre"]}},
+            {"uv": {"packages": [MARK, "a"], "uv_pip_install_options": ["--no-cache", "--pre"]}},
+        ),
+        # an empty list makes no environment, and must not begin to
+        ({"pip": []}, {"pip": []}),
+        ({"conda": "prepared"}, {"conda": "prepared"}),
+        (
+            {"conda": {"name": "x", "dependencies": ["a"]}},
+            {"conda": {"name": "raytenant-for-prod-acme-alone", "dependencies": ["a"]}},
+        ),
+        ({"env_vars": {"A": "1"}}, {"env_vars": {"A": "1"}}),
+    ],
+)
+def test_an_owners_name_stands_in_what_ray_keeps_environments_by(env: Env, marked: Env) -> None:
+    before = copy.deepcopy(env)
+    assert apart(env, "prod/acme") == marked
+    assert env == before
+
+
+def test_another_index_in_an_env_var_is_another_environment() -> None:
+    variables: list[dict[str, str]] = [
+        {},
+        {"REGION": "eu"},
+        {"PIP_INDEX_URL": "http://one"},
+        {"PIP_INDEX_URL": "http://two"},
+        {"UV_INDEX_URL": "http://one"},
+    ]
+    assert len({str(apart({"pip": ["a"], "env_vars": v}, "prod/acme")["pip"]) for v in variables}) == 4
+
+
+_marks = st.lists(st.sampled_from(["a", MARK, MARK.replace("acme", "globex")]))
+
+
+@seeded
+@given(_marks, _marks)
+def test_no_list_of_one_owner_is_ever_that_of_another(one: list[str], other: list[str]) -> None:
+    assert apart({"pip": [*one, "p"]}, "prod/acme") != apart({"pip": [*other, "p"]}, "prod/globex")
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_options_of_an_installer_come_one_after_the_other(installer: str) -> None:
+    key = {"pip": "pip_install_options", "uv": "uv_pip_install_options"}[installer]
+    base = {installer: {"packages": ["a"], key: ["--index-url", "http://acme"]}}
+    task = {installer: {"packages": ["b"], key: ["--pre"]}}
+    assert merge(base, task) == {
+        installer: {"packages": ["a", "b"], key: ["--index-url", "http://acme", "--pre"]}
+    }
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"pip": {"packages": ["a"], "index": "x"}}, "pip.index: found an unknown key; allowed: packages"),
+        ({"pip": {"packages": ["a"], "uv_check": True}}, "pip.uv_check: found an unknown key"),
+        ({"pip": {"packages": ["a"], "pip_check": "y"}}, "pip.pip_check: found 'y'; allowed: true or false"),
+        ({"uv": {"packages": ["a"], "uv_version": 1}}, "uv.uv_version: found 1; allowed: a text"),
+        (
+            {"uv": {"packages": ["a"], "uv_pip_install_options": "--pre"}},
+            "uv.uv_pip_install_options: found '--pre'; allowed: a list of texts",
+        ),
+    ],
+)
+def test_a_wrong_option_of_an_installer_is_refused_before_ray_fails_on_it(env: Env, message: str) -> None:
+    with pytest.raises(ValueError, match="allowed") as error:
+        checked(env)
+    assert str(error.value).startswith(message)
