@@ -159,6 +159,7 @@ def runner_entrypoint(
     *,
     ticket: str | None = None,
     private_cwd: bool,
+    copy_cwd: bool = False,
     job_timeout: float | None = None,
     result_max_bytes: int,
 ) -> str:
@@ -176,6 +177,8 @@ def runner_entrypoint(
         command += ["--ticket", ticket]
     if private_cwd:
         command.append("--private-cwd")
+    if copy_cwd:
+        command.append("--copy-cwd")
     if job_timeout is not None:
         command += ["--job-timeout", f"{job_timeout:g}"]
     command += ["--result-max-bytes", str(result_max_bytes)]

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_raytenant.domain import runtime_env as envs
 from airflow_provider_raytenant.domain.job_spec import checked_archive
 from airflow_provider_raytenant.exceptions import PolicyError, RequestError
 from airflow_provider_raytenant.ray_api.packages import Package, folder_package, runner_package
+
+LARGEST_OWN_BYTES: Final = 256 * 1024
+"""Size of a zipped working directory up to which each try has a package of its own: the head keeps packages
+in memory while their jobs live."""
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -22,9 +26,15 @@ if TYPE_CHECKING:
 
 
 def job_environment(
-    operator: RayTenantJobOperator, view: TenantView, context: Context
-) -> tuple[dict[str, Any], list[Package]]:
-    """The merged environment with every folder replaced by its package, and these packages."""
+    operator: RayTenantJobOperator, view: TenantView, context: Context, submission_id: str
+) -> tuple[dict[str, Any], list[Package], bool]:
+    """The merged environment with every folder replaced by its package, and these packages.
+
+    Ray gives one folder a node to all jobs that name the same working directory. A small one is therefore
+    named by the try and is the try's own on every node, cleared away by Ray itself. To send a large one for
+    every try would cost too much, and an archive has the one name that it has: then the last part of the
+    answer says that the runner has to copy it for the driver.
+    """
     try:
         env = envs.merge(view.tenant.runtime_env, _task_env(operator))
     except ValueError as error:
@@ -33,13 +43,17 @@ def job_environment(
     tenant, roots = view.tenant, _roots(operator, context)
     excludes = env.pop("excludes", ())
     packages = [runner_package(tenant.name)]
+    copy_cwd = False
     if "working_dir" in env:
         location = env["working_dir"]
         if _is_url(location):
-            env["working_dir"] = checked_archive("working_dir", location, tenant)
+            env["working_dir"], copy_cwd = checked_archive("working_dir", location, tenant), True
         else:
             path = _local_folder("working_dir", location, roots)
             folder = _named("working_dir", path, tenant.name, "", excludes)
+            copy_cwd = len(folder.content) > LARGEST_OWN_BYTES
+            if not copy_cwd:
+                folder = folder.own_of(submission_id)
             packages.append(folder)
             env["working_dir"] = folder.uri
     modules = []
@@ -54,7 +68,7 @@ def job_environment(
             modules.append(package.uri)
     # Ray keeps their order on Python's path: no module of the job's can stand in for the runner.
     env["py_modules"] = [packages[0].uri, *modules]
-    return env, packages
+    return env, packages, copy_cwd
 
 
 def _task_env(operator: RayTenantJobOperator) -> dict[str, Any]:

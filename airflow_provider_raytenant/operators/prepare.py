@@ -108,12 +108,13 @@ def prepare(operator: RayTenantJobOperator, context: Context, *, keep: str | Non
     identity = _identity(view, context)
     settings = _watch_settings(operator)
     deadline = settings.limits.of_runner
-    env, packages = job_environment(operator, view, context)
+    env, packages, copy_cwd = job_environment(operator, view, context, identity.submission_id)
     env["py_modules"].append(ticket_package(identity.submission_id).uri)
     entrypoint = runner_entrypoint(
         checked_entrypoint(operator.entrypoint),
         ticket=identity.submission_id,
         private_cwd="working_dir" not in env,
+        copy_cwd=copy_cwd,
         job_timeout=deadline[1] if deadline else None,
         result_max_bytes=_result_max_bytes(),
     )

@@ -35,6 +35,11 @@ class Package:
     uri: str
     content: bytes
 
+    def own_of(self, submission_id: str) -> Package:
+        """The same content under a name of this job's own: nobody else gets its folder."""
+        name = hashlib.sha256(f"{self.uri}\0{submission_id}".encode()).hexdigest()[:40]
+        return Package(f"gcs://_ray_pkg_{name}.zip", self.content)
+
 
 def folder_package(folder: Path, *, owner: str, below: str = "", excludes: Iterable[str] = ()) -> Package:
     """The package of a folder.

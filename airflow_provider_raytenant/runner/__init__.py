@@ -3,7 +3,7 @@
 Standard library only, Python 3.10 or newer. The folder travels to the cluster as the package
 `raytenant_runner`, so modules in here import each other relatively. Start it with
 
-    exec python -m raytenant_runner [--private-cwd] [--ticket SUBMISSION_ID]
+    exec python -m raytenant_runner [--private-cwd | --copy-cwd] [--ticket SUBMISSION_ID]
                                     [--job-timeout SECONDS] [--grace SECONDS] [--result-max-bytes N]
                                     (--shell 'STRING' | -- PROGRAM [ARGUMENT ...])
 

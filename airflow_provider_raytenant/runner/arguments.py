@@ -24,6 +24,7 @@ class Options:
 
     command: program and arguments, at least one item; for `--shell` it is `/bin/sh -c -- STRING`.
     private_cwd: run in a fresh empty directory, default False.
+    copy_cwd: run in a private copy of the current directory, default False.
     job_timeout: seconds the entrypoint may take, None (default) for no limit.
     grace: seconds between SIGTERM and SIGKILL once the time is over, default 10.
     result_max_bytes: largest result file accepted, default 65536.
@@ -34,6 +35,7 @@ class Options:
         self.ticket: str | None = None
         self.command: list[str] = []
         self.private_cwd = False
+        self.copy_cwd = False
         self.job_timeout: float | None = None
         self.grace = DEFAULT_GRACE_SECONDS
         self.result_max_bytes = DEFAULT_RESULT_MAX_BYTES
@@ -57,10 +59,12 @@ def parse(arguments: list[str]) -> Options:
             options.command, rest = rest, []
         elif name == "--private-cwd":
             options.private_cwd = True
+        elif name == "--copy-cwd":
+            options.copy_cwd = True
         elif name not in ("--shell", "--ticket", "--job-timeout", "--grace", "--result-max-bytes"):
             raise UsageError(
-                f"unknown argument {name!r}; known are --private-cwd, --ticket, --job-timeout, --grace, "
-                "--result-max-bytes, --shell and `--` before a program"
+                f"unknown argument {name!r}; known are --private-cwd, --copy-cwd, --ticket, --job-timeout, "
+                "--grace, --result-max-bytes, --shell and `--` before a program"
             )
         elif not rest:
             raise UsageError(f"{name} needs a value")
@@ -70,6 +74,8 @@ def parse(arguments: list[str]) -> Options:
             options.ticket = rest.pop(0)
         else:
             _set_number(options, name, rest.pop(0))
+    if options.private_cwd and options.copy_cwd:
+        raise UsageError("give either --private-cwd or --copy-cwd")
     if (shell is None) == (not options.command):
         raise UsageError("give either --shell STRING or `--` and a program")
     if shell is not None:

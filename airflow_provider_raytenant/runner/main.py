@@ -14,6 +14,7 @@ from .result import RESULT_PATH_VARIABLE, ResultRefused, read_result
 from .signals import SignalQueue, die_by
 from .supervise import supervise
 from .ticket import NoTicket, claim
+from .working_copy import move_into_copy
 
 
 def main(arguments: list[str]) -> int:
@@ -59,6 +60,8 @@ def _run_in(directories: PrivateDirectories, signals: SignalQueue, options: Opti
         if options.private_cwd:
             environment["PWD"] = directories.make("cwd")
             os.chdir(environment["PWD"])
+        elif options.copy_cwd:
+            move_into_copy(directories.make("cwd"), environment)
     except OSError as error:
         raise NotStarted(EXIT_NOT_EXECUTABLE, f"cannot make a private directory: {error}") from None
     environment[RESULT_PATH_VARIABLE] = result_path

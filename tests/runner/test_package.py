@@ -64,6 +64,8 @@ def test_options():
     assert options.command == ["a", "--", "--shell"]
     options = arguments.parse(["--shell", "--", "--result-max-bytes", "9"])
     assert (options.command[-1], options.grace, options.job_timeout) == ("--", 10.0, None)
+    with pytest.raises(arguments.UsageError, match="either --private-cwd or --copy-cwd"):
+        arguments.parse(["--private-cwd", "--copy-cwd", "--shell", ""])
     with pytest.raises(
         arguments.UsageError, match="--result-max-bytes is '-1'; it must be a whole number from 0 to"
     ):
