@@ -53,6 +53,31 @@ def test_a_view_is_the_same_as_in_the_whole_file(write: Writer, name: str) -> No
     )
 
 
+def test_a_view_knows_whose_nodes_to_keep_off_whatever_else_is_wrong_with_the_others(write: Writer) -> None:
+    data = example_data()
+    data["clusters"]["far"] = data["clusters"]["shared"]
+    data["tenants"] |= {
+        "second": {"nodes": {"label": {"team": "second"}}, "weight": "heavy"},
+        "first": {"nodes": {"resource": "first_node"}},
+        "same": {"nodes": {"label": {"team": "second"}}},
+        "wrong": {"nodes": {"label": {"team": "!x"}}},
+        "none": {"nodes": None},
+        "elsewhere": {"cluster": "far", "nodes": {"label": {"team": "elsewhere"}}},
+        "odd": 7,
+    }
+    path = write(data)
+    marks = ["label team=second", "resource first_node"]
+    assert [str(nodes) for nodes in view(path, "acme").dedicated] == marks
+    assert [str(nodes) for nodes in view(path, "first").dedicated] == marks
+    assert [str(nodes) for nodes in view(path, "elsewhere").dedicated] == ["label team=elsewhere"]
+    assert view(path, "acme").tenant.nodes is None
+    data["defaults"]["nodes"] = {"label": {"pool": "ours"}}
+    path = write(data)
+    assert str(view(path, "acme").tenant.nodes) == "label pool=ours"
+    assert [str(nodes) for nodes in view(path, "first").dedicated] == ["label pool=ours", *marks]
+    assert view(path, "none").tenant.nodes is None
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [

@@ -228,7 +228,10 @@ _pools = st.lists(
 )
 _tenants = st.fixed_dictionaries(
     {"guarantee": st.integers(0, 12), "weight": st.sampled_from([0.5, 1, 3])},
-    optional={"limit": st.sampled_from([12, 30, {"gpu": 0}, {"cpu": 12, "gpu": 1}])},
+    optional={
+        "limit": st.sampled_from([12, 30, {"gpu": 0}, {"cpu": 12, "gpu": 1}]),
+        "nodes": st.sampled_from([{"label": {"team": "acme"}}, {"resource": "acme_node"}]),
+    },
 )
 
 
