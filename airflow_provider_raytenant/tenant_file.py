@@ -23,6 +23,7 @@ from airflow_provider_raytenant.domain import runtime_env
 from airflow_provider_raytenant.domain.dedication import distinct
 from airflow_provider_raytenant.domain.storage_prefix import StoragePrefix
 from airflow_provider_raytenant.domain.tenants import (
+    Autoscale,
     Cluster,
     DedicatedNodes,
     FileShape,
@@ -88,10 +89,12 @@ def load(file: str) -> TenantFile:
         tenant = _tenant(name, shape.defaults, own, problems)
         if tenant is not None:
             problems += _cluster_problems(tenant, shape.clusters)
+            if tenant.nodes is not None:
+                problems += _autoscale_problems(f"tenants.{name}.nodes", tenant.nodes.autoscale)
             tenants[name] = tenant
     problems += _overlaps(tenants)
     for name, cluster in shape.clusters.items():
-        problems += _autoscale_problems(f"clusters.{name}", cluster)
+        problems += _autoscale_problems(f"clusters.{name}", cluster.autoscale)
     if problems:
         raise TenantFileError(file, sorted(set(problems)))
     return TenantFile(deployment=shape.deployment, clusters=shape.clusters, tenants=tenants)
@@ -262,8 +265,7 @@ def _cluster_problems(tenant: Tenant, clusters: Mapping[str, Cluster]) -> Iterat
             )
 
 
-def _autoscale_problems(path: str, cluster: Cluster) -> Iterator[Problem]:
-    scale = cluster.autoscale
+def _autoscale_problems(path: str, scale: Autoscale | None) -> Iterator[Problem]:
     if scale is not None and scale.largest_node is not None:
         node, most = scale.largest_node.resources, scale.max.resources
         if not node.fits_in(most):

@@ -174,8 +174,30 @@ class Cluster(Part):
 
 _LABEL_PATTERN = r"[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?"
 _RESOURCES_OF_RAY = ("CPU", "GPU", "memory", "object_store_memory")
-LabelKey = Annotated[str, Field(pattern=rf"^([a-z0-9.-]+/)?{_LABEL_PATTERN}$", max_length=320)]
-LabelValue = Annotated[str, Field(pattern=rf"^{_LABEL_PATTERN}$")]
+_LABEL_KEY_PATTERN = rf"([a-z0-9.-]{{1,253}}/)?{_LABEL_PATTERN}"
+_LABEL_ALLOWED = "letters, digits, '-', '_' and '.', a letter or digit first and last, at most 63"
+
+
+def _label_key(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(_LABEL_KEY_PATTERN, value):
+        raise ValueError(f"found {value!r}; allowed: a label: {_LABEL_ALLOWED}")
+    return value
+
+
+def _label_value(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(_LABEL_PATTERN, value):
+        raise ValueError(f"found {value!r}; allowed: a label's value, no condition: {_LABEL_ALLOWED}")
+    return value
+
+
+LabelKey = Annotated[
+    str,
+    BeforeValidator(_label_key),
+    WithJsonSchema({"type": "string", "pattern": f"^{_LABEL_KEY_PATTERN}$"}),
+]
+LabelValue = Annotated[
+    str, BeforeValidator(_label_value), WithJsonSchema({"type": "string", "pattern": f"^{_LABEL_PATTERN}$"})
+]
 
 
 class DedicatedNodes(Part):
