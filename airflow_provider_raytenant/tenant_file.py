@@ -224,6 +224,7 @@ def _tenant(
     """The tenant with the defaults filled in and ``{tenant}`` replaced in its storage."""
     values = {key: getattr(defaults, key) for key in defaults.model_fields_set}
     values |= {key: getattr(own, key) for key in own.model_fields_set}
+    values["rules"] = own.rules.over(defaults.rules)
     path = f"tenants.{name}"
     try:
         values["runtime_env"] = runtime_env.merge(defaults.runtime_env, own.runtime_env)

@@ -79,15 +79,29 @@ def test_the_designs_example_is_read_whole(write: Writer) -> None:
 
 def test_defaults_are_filled_in_and_a_tenants_own_words_win(write: Writer) -> None:
     data = example_data()
-    data["defaults"] |= {"limit": 50, "weight": 3, "guarantee": 2, "rules": {"pools": ["default_pool"]}}
+    data["defaults"] |= {"limit": 50, "weight": 3, "guarantee": 2, "rules": {"pools": ["p"]}}
     data["defaults"]["runtime_env"] = {"pip": ["pandas==1", "numpy"], "env_vars": {"REGION": "us", "A": "1"}}
-    data["tenants"]["globex"] = {"limit": None, "storage": None, "rules": {}}
+    data["tenants"]["globex"] = {"limit": None, "storage": None, "rules": {"pools": []}}
     acme, globex = load(write(data)).tenants.values()
-    assert (acme.guarantee, acme.weight, acme.limit, acme.rules.pools) == (16, 2, 128, ["default_pool"])
+    assert (acme.guarantee, acme.weight, acme.limit, acme.rules.pools) == (16, 2, 128, ["p"])
     assert acme.runtime_env == {"pip": ["numpy", "pandas==2.2.3"], "env_vars": {"REGION": "eu", "A": "1"}}
     assert (globex.guarantee, globex.weight, globex.limit, globex.rules.pools) == (2, 3, None, [])
     assert (globex.storage, globex.prefix) == (None, None)
     assert globex.runtime_env == data["defaults"]["runtime_env"]
+
+
+def test_a_tenants_rules_lie_on_the_defaults_rule_by_rule(write: Writer) -> None:
+    data = example_data()
+    data["defaults"]["rules"] = {"bundles": ["x"], "largest": {"cpus": 2, "memory": "1GiB"}}
+    data["tenants"]["acme"]["rules"] = {"image_uri": True, "largest": {"cpus": 4}}
+    data["tenants"]["globex"]["rules"] = {"bundles": None, "largest": None}
+    file = write(data)
+    for tenants in (load(file).tenants, {name: view(file, name).tenant for name in ("acme", "globex")}):
+        acme, globex = (tenants[name].rules for name in ("acme", "globex"))
+        assert (acme.bundles, acme.image_uri) == (["x"], True)
+        assert acme.largest is not None
+        assert (acme.largest.cpus, acme.largest.memory) == (4, GIB)
+        assert (globex.bundles, globex.image_uri, globex.largest) == (None, False, None)
 
 
 WRONG: list[tuple[str, Any, str, str]] = [
@@ -181,10 +195,39 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("tenants.acme.runtime_env.uv", ["a"], "together with pip", "one of pip, uv, conda"),
     ("tenants.acme.runtime_env.env_vars.N", 1, "1", "text (quote it: '1')"),
     ("tenants.acme.runtime_env.env_vars.RAYTENANT_X", "1", "a reserved name", "names without RAYTENANT_"),
+    # rules
+    ("tenants.acme.rules.largest.cpu", 1, "an unknown key", "cpus, memory, gpus"),
+    ("tenants.acme.rules.largest.memory", "9Gib", "'9Gib'", MEMORY_ALLOWED),
+    ("tenants.acme.rules.image_uri", "some", "'some'", "a valid boolean"),
+    ("tenants.acme.rules.bundles", "acme", "'acme'", "a valid list"),
+    ("tenants.acme.rules.image_uri", 1, "1", "a valid boolean"),
+    ("defaults.rules.label_selector.zone", "a", "'a'", "a valid list"),
+    ("defaults.rules.env_vars", ["AWS_*"], "['AWS_*']", "a mapping with the keys deny, allow"),
 ]
 
 WRONG_ELSEWHERE: list[tuple[str, Any, str, str, str]] = [
     # path, value; the problem's key path, found, allowed
+    (
+        "tenants.acme.rules.pip_index",
+        ["https://u:p@h/simple"],
+        "tenants.acme.rules.pip_index.0",
+        "'https://u:p@h/simple'",
+        "an address such as https://",
+    ),
+    (
+        "tenants.acme.rules.runtime_env",
+        ["image_uri"],
+        "tenants.acme.rules.runtime_env.0",
+        "'image_uri'",
+        "'conda'",
+    ),
+    (
+        "tenants.acme.rules.resources",
+        [""],
+        "tenants.acme.rules.resources.0",
+        "''",
+        "String should have at least",
+    ),
     ("tenants.acme.rules", {"oops": 1}, "tenants.acme.rules.oops", "an unknown key", "pools"),
     ("tenants.acme.limit", {"cpu": "9"}, "tenants.acme.limit.cpu", "'9'", SLOTS),
     ("tenants", {"a.b": {}}, "tenants.a.b", "'a.b'", NAME_ALLOWED),
@@ -342,13 +385,13 @@ def test_an_anchor_that_is_used_and_overridden_is_no_key_twice(write: Writer) ->
 
 
 def test_an_alias_of_a_part_that_it_lies_in_is_refused(write: Writer) -> None:
-    text = DESIGN_EXAMPLE.replace("{guarantee: 8}", "{runtime_env: {config: &loop {again: *loop}}}")
+    text = DESIGN_EXAMPLE.replace("{guarantee: 8}", "{runtime_env: {conda: &loop {again: *loop}}}")
     loop = Problem(
-        "tenants.globex.runtime_env.config.again",
+        "tenants.globex.runtime_env.conda.again",
         "an alias of a part that it lies in",
         "aliases without loops",
     )
-    assert _problems(write(text)) == [loop]
+    assert loop in _problems(write(text))
     assert view(write(text), "acme").tenant.name == "acme"
 
 

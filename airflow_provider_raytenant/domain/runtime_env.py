@@ -44,6 +44,8 @@ _INSTALLER_KEYS: Final[Mapping[str, Mapping[str, type]]] = {
 
 _INSTALLER_VARIABLES: Final = ("PIP_", "UV_")
 
+_CONFIG_KEYS: Final = {"setup_timeout_seconds", "eager_install", "log_files"}
+_HOOK = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", re.ASCII)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PACKAGE_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)\s*(?:\[|[<>=!~;@\s]|$)")
 
@@ -73,6 +75,7 @@ def checked(env: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(
             f"working_dir: found {result['working_dir']!r}; allowed: a folder or an s3:// archive"
         )
+    _check_others(result)
     _refuse_two_installers(result)
     return result
 
@@ -180,6 +183,40 @@ def _checked_packages(installer: str, value: Any) -> Any:
             allowed = "true or false" if known[key] is bool else "a text"
             raise ValueError(f"{installer}.{key}: found {found!r}; allowed: {allowed}")
     return result
+
+
+def _check_others(env: Mapping[str, Any]) -> None:
+    """The shapes of what is handed to Ray as it is: Ray takes a wrong one and fails the job with it."""
+    for key in ("image_uri", "py_executable"):
+        if key in env and not (isinstance(env[key], str) and env[key].strip()):
+            raise ValueError(f"{key}: found {env[key]!r}; allowed: a text")
+    hook = env.get("worker_process_setup_hook", "a.b")
+    if not isinstance(hook, str) or not _HOOK.fullmatch(hook):
+        raise ValueError(
+            f"worker_process_setup_hook: found {hook!r}; allowed: a function by name: package.module.function"
+        )
+    config = env.get("config", {})
+    if not isinstance(config, Mapping) or not set(config) <= _CONFIG_KEYS:
+        raise ValueError(f"config: found {config!r}; allowed: a dict of {', '.join(sorted(_CONFIG_KEYS))}")
+    seconds = config.get("setup_timeout_seconds", -1)
+    whole = isinstance(seconds, int) and not isinstance(seconds, bool)
+    if not whole or not (seconds == -1 or 0 < seconds < 10**6):
+        raise ValueError(
+            f"config.setup_timeout_seconds: found {seconds!r}; allowed: whole seconds, or -1 for no limit"
+        )
+    if not isinstance(config.get("eager_install", True), bool):
+        raise ValueError(f"config.eager_install: found {config['eager_install']!r}; allowed: true or false")
+    _strings("config.log_files", config.get("log_files", []))
+    if "conda" in env and not (isinstance(env["conda"], (str, Mapping)) and _is_json(env["conda"])):
+        raise ValueError(f"conda: found {env['conda']!r}; allowed: the name of an environment, or its dict")
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _checked_env_vars(value: Any) -> dict[str, str]:

@@ -21,7 +21,8 @@ from pydantic import (
     model_validator,
 )
 
-from airflow_provider_raytenant.domain import quantities, runtime_env
+from airflow_provider_raytenant.domain import quantities, rule_defaults, runtime_env
+from airflow_provider_raytenant.domain.package_sources import checked_source
 from airflow_provider_raytenant.domain.resources import Resources
 from airflow_provider_raytenant.domain.storage_prefix import StoragePrefix
 
@@ -109,6 +110,15 @@ class Part(BaseModel):
         if unknown:
             raise ValueError(f"{unknown[0]}: found an unknown key; allowed: {known}")
         return data
+
+    def over(self, base: Self) -> Self:
+        """This on top of ``base``: its own keys win, and a part within lies on the part there."""
+        values = {key: getattr(base, key) for key in base.model_fields_set}
+        for key in self.model_fields_set:
+            own, there = getattr(self, key), values.get(key)
+            both = isinstance(own, Part) and isinstance(there, Part)
+            values[key] = own.over(there) if both else own
+        return type(self).model_validate(values)
 
 
 class Amount(Part):
@@ -243,11 +253,49 @@ class RoleCredentials(Part):
     role_arn: Annotated[str, Field(pattern=r"^arn:[\w-]+:iam::\d{12}:role/.+$")]
 
 
-class Rules(Part):
-    """What a tenant's jobs may ask for beyond the default."""
+Pattern = Annotated[str, Field(min_length=1)]
+PackageSource = Annotated[str, AfterValidator(checked_source)]
 
-    pools: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
-    """Other pools that its tasks may name, for example ``[default_pool]``."""
+
+class Largest(Part):
+    """The largest single request, of a driver or of one worker; what is not named has no limit."""
+
+    cpus: Count | None = None
+    memory: Memory | None = None
+    gpus: Count | None = None
+
+
+class EnvVarNames(Part):
+    """Names that a task may not set in ``env_vars``, as patterns; ``allow`` wins."""
+
+    deny: list[Pattern] = Field(default_factory=lambda: list(rule_defaults.DENIED_ENV))
+    allow: list[Pattern] = Field(default_factory=lambda: list(rule_defaults.ALLOWED_ENV))
+
+
+class Rules(Part):
+    """What a tenant's jobs may ask for. A list of names takes patterns (``acme_*``).
+
+    A tenant's own rules lie on the defaults' rule by rule (:meth:`Part.over`).
+    """
+
+    pools: list[Pattern] = Field(default_factory=list)
+    """Other pools that its tasks may name, for example ``[default_pool]``; no patterns here."""
+    runtime_env: list[rule_defaults.EnvironmentKey] = Field(default_factory=lambda: list(rule_defaults.KEYS))
+    """Keys of Ray's runtime environment that a task may use, as arguments too."""
+    pip_index: list[PackageSource] = Field(default_factory=list)
+    """Addresses that a task's ``pip`` and ``uv`` may name, and all below them."""
+    image_uri: Annotated[bool, Field(strict=True)] = False
+    """Whether a task may name a container image."""
+    env_vars: EnvVarNames = Field(default_factory=EnvVarNames)
+    resources: list[Pattern] | None = None
+    """Custom resources; ``None`` is any but Ray's own."""
+    label_selector: dict[Pattern, list[Pattern]] | None = None
+    """Labels and their values; ``None`` is any but the id of a node."""
+    largest: Largest | None = None
+    bundles: list[Pattern] | None = None
+    """DAG bundles that may use the tenant; ``None`` is any."""
+    teams: list[Pattern] | None = None
+    """Airflow teams that may use the tenant, where ``[core] multi_team`` is on; ``None`` is any."""
 
 
 class TenantDefaults(Part):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_raytenant.domain import runtime_env as envs
 from airflow_provider_raytenant.domain.job_spec import checked_archive
+from airflow_provider_raytenant.domain.rules import check_environment
 from airflow_provider_raytenant.exceptions import PolicyError, RequestError
 from airflow_provider_raytenant.ray_api.packages import Package, folder_package, runner_package
 
@@ -36,7 +37,9 @@ def job_environment(
     answer says that the runner has to copy it for the driver.
     """
     try:
-        env = envs.merge(view.tenant.runtime_env, _task_env(operator))
+        task = envs.checked(_task_env(operator))
+        check_environment(view.tenant, task)
+        env = envs.merge(view.tenant.runtime_env, task)
     except ValueError as error:
         raise RequestError(str(error)) from None
     env = envs.apart(env, f"{view.deployment}/{view.tenant.name}")

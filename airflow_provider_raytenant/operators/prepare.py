@@ -24,6 +24,7 @@ from airflow_provider_raytenant.domain.job_spec import (
     runner_entrypoint,
 )
 from airflow_provider_raytenant.domain.lifecycle import Limits
+from airflow_provider_raytenant.domain.rules import check_origin
 from airflow_provider_raytenant.domain.status import LIVE
 from airflow_provider_raytenant.exceptions import (
     DoesNotFitError,
@@ -105,6 +106,7 @@ def prepare(operator: RayTenantJobOperator, context: Context, *, keep: str | Non
     :raises RetryableError: Ray gave no sound answer.
     """
     view, placement = operator.sizing.view, operator.sizing.placement
+    check_origin(view.tenant, *_origin(context))
     identity = _identity(view, context)
     settings = _watch_settings(operator)
     deadline = settings.limits.of_runner
@@ -224,6 +226,13 @@ def through_outages(ask: Callable[[], Coroutine[Any, Any, _T]], patience: float)
             if now - begun > patience:
                 raise
             time.sleep(min(10.0, 1 + (now - begun) / 4))
+
+
+def _origin(context: Context) -> tuple[str | None, str | None]:
+    """The DAG's bundle and its team; ``None`` for what Airflow does not say."""
+    ti: Any = context["ti"]
+    run: Any = context.get("dag_run")
+    return getattr(getattr(ti, "bundle_instance", None), "name", None), getattr(run, "team_name", None)
 
 
 def _identity(view: TenantView, context: Context) -> TryIdentity:

@@ -12,6 +12,7 @@ from airflow.sdk.definitions.mappedoperator import OperatorPartial
 from airflow_provider_raytenant import tenant_file
 from airflow_provider_raytenant.domain.job_spec import Placement, place
 from airflow_provider_raytenant.domain.resources import Workers, request
+from airflow_provider_raytenant.domain.rules import check_request
 from airflow_provider_raytenant.exceptions import PolicyError, RequestError
 from airflow_provider_raytenant.tenant_file import TenantView
 
@@ -60,6 +61,7 @@ def size(
         driver = request("", num_cpus, memory, num_gpus, resources)
     except ValueError as error:
         raise RequestError(str(error)) from None
+    check_request(view.tenant, driver, workers, label_selector)
     placement = place(view.tenant, view.cluster, driver, workers, label_selector, view.dedicated)
     if pool is not None and pool != placement.pool and pool not in view.tenant.rules.pools:
         allowed = ", ".join((placement.pool, *view.tenant.rules.pools))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import pytest
@@ -55,7 +56,11 @@ Env = dict[str, Any]
         ),
         # the rest is replaced
         ({"working_dir": "s3://l/a.zip"}, {"working_dir": "s3://l/b.zip"}, {"working_dir": "s3://l/b.zip"}),
-        ({"config": {"a": 1}}, {"config": {"b": 2}}, {"config": {"b": 2}}),
+        (
+            {"config": {"eager_install": False}},
+            {"config": {"setup_timeout_seconds": 9}},
+            {"config": {"setup_timeout_seconds": 9}},
+        ),
         ({"conda": {"dependencies": ["a"]}}, {"conda": "other"}, {"conda": "other"}),
         ({"excludes": ["a"]}, {"excludes": ["b"]}, {"excludes": ["b"]}),
     ],
@@ -163,11 +168,44 @@ def test_every_key_that_ray_knows_is_let_through() -> None:
         "working_dir": "w",
         "pip": ["a"],
         "uv": [],
-        "conda": None,
+        "config": {"setup_timeout_seconds": -1, "eager_install": True, "log_files": ["a.log"]},
         "excludes": ["*.csv"],
+        "worker_process_setup_hook": "kit.hooks.setup",
     }
-    env = {key: values.get(key, "x") for key in KNOWN_KEYS}
+    env = {key: values.get(key, "x") for key in KNOWN_KEYS - {"conda"}}
     assert checked(env) == env
+    for conda in ("base", {"dependencies": ["python", {"pip": ["a"]}]}):
+        assert checked({"conda": conda}) == {"conda": conda}
+
+
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"image_uri": ["x"]}, "image_uri: found ['x']; allowed: a text"),
+        ({"py_executable": " "}, "py_executable: found ' '"),
+        ({"worker_process_setup_hook": print}, "worker_process_setup_hook: found"),
+        ({"worker_process_setup_hook": "os"}, "allowed: a function by name"),
+        ({"worker_process_setup_hook": "os.system('x')"}, "worker_process_setup_hook: found"),
+        ({"config": []}, "config: found []"),
+        ({"config": {"x": 1}}, "allowed: a dict of eager_install, log_files, setup_timeout_seconds"),
+        ({"config": {"setup_timeout_seconds": True}}, "config.setup_timeout_seconds: found True"),
+        ({"config": {"setup_timeout_seconds": 0}}, "config.setup_timeout_seconds: found 0"),
+        ({"config": {"setup_timeout_seconds": float("nan")}}, "config.setup_timeout_seconds: found nan"),
+        ({"config": {"eager_install": "no"}}, "config.eager_install: found 'no'"),
+        ({"config": {"log_files": "a.log"}}, "config.log_files: found 'a.log'"),
+        ({"conda": None}, "conda: found None"),
+        ({"conda": {"x": {1, 2}}}, "conda: found"),
+        ({"conda": {"x": LOOP}}, "conda: found"),
+        ({"conda": {"x": float("inf")}}, "conda: found"),
+    ],
+)
+def test_a_wrong_shape_is_refused_before_ray_fails_a_job_with_it(env: Env, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        checked(env)
 
 
 def test_a_tuple_becomes_a_list_and_the_callers_dict_stays_its_own() -> None:

@@ -27,6 +27,14 @@ tenants:
   soylent: {cluster: plain, nodes: {label: {team: soylent}}}
   tyrell: {cluster: plain, nodes: {resource: tyrell_node}}
   wayne: {cluster: plain, nodes: {label: {team: 7}}}
+  ruled:
+    rules:
+      bundles: [ruled-*]
+      teams: [ruled]
+      largest: {cpus: 2}
+      resources: [fpga]
+      label_selector: {zone: [a]}
+      pip_index: ["https://pypi.example.org/simple"]
   scoped: {credentials: {aws_conn_id: aws, role_arn: "arn:aws:iam::000000000000:role/jobs"}}
 """
 

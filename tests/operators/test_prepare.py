@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ class FakeTask:
     map_index: int = -1
     try_number: int = 1
     max_tries: int = 2
+    bundle_instance: Any = None
     xcoms: dict[str, Any] = field(default_factory=dict)
 
     def xcom_push(self, key: str, value: Any) -> None:
@@ -59,12 +61,22 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
-def made(tmp_path: Path | None = None, task: FakeTask | None = None, **kwargs: Any) -> Prepared:
+def run_of(team: str | None) -> Any:
+    return SimpleNamespace(team_name=team, clear_number=0)
+
+
+def of_bundle(name: str | None) -> FakeTask:
+    return FakeTask(bundle_instance=SimpleNamespace(name=name, path=None))
+
+
+def made(
+    tmp_path: Path | None = None, task: FakeTask | None = None, run: Any = None, **kwargs: Any
+) -> Prepared:
     with DAG("d", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
         operator = RayTenantJobOperator(**{"task_id": "t", "tenant": "acme", "entrypoint": "true", **kwargs})
     if tmp_path is not None:
         dag.fileloc = str(tmp_path / "dag.py")
-    return prepare(operator, {"ti": task or FakeTask()})  # type: ignore[typeddict-item]
+    return prepare(operator, {"ti": task or FakeTask(), "dag_run": run})  # type: ignore[typeddict-item]
 
 
 def folder(path: Path) -> Path:
@@ -134,7 +146,7 @@ def test_modules_and_the_runner_are_packages_too(tmp_path: Path, no_cluster: lis
         ({"runtime_env": {"java_jars": ["s3://lake/tenants/globex/x.jar"]}}, RequestError, ["java_jars"]),
         ({"runtime_env": {"excludes": "*.csv"}}, RequestError, ["excludes: found '*.csv'"]),
         ({"runtime_env": "x"}, RequestError, ["runtime_env: found 'x'"]),
-        ({"pip": ["--index-url=https://u:hunter2@h/simple"]}, PolicyError, ["a URL with a password"]),
+        ({"pip": ["--index-url=https://u:hunter2@h/simple"]}, PolicyError, ["pip_index", "https://***@h"]),
         ({"working_dir": "nowhere"}, RequestError, ["working_dir: found no folder"]),
         ({"py_modules": ["nowhere"]}, RequestError, ["py_modules[0]: found no folder"]),
         ({"py_modules": "kit"}, RequestError, ["py_modules: found 'kit'"]),
@@ -170,6 +182,44 @@ def test_a_wrong_rendered_argument_is_refused_before_the_cluster_hears_of_it(
         made(tmp_path, **arguments)
     for word in words:
         assert word in str(caught.value)
+    assert no_cluster == []
+
+
+def test_only_dags_of_the_tenants_bundles_and_teams_may_use_it(no_cluster: list[Any]) -> None:
+    for task, run, rule in (
+        (of_bundle("other"), run_of("ruled"), "bundles"),
+        (FakeTask(), run_of("ruled"), "bundles"),
+        (of_bundle("ruled-dags"), run_of("other"), "teams"),
+        (of_bundle("ruled-dags"), run_of(None), "teams"),
+        (of_bundle("ruled-dags"), None, "teams"),
+    ):
+        with pytest.raises(PolicyError) as caught:
+            made(task=task, run=run, tenant="ruled")
+        assert caught.value.details["rule"] == rule
+    assert no_cluster == []
+    assert made(task=of_bundle("ruled-dags"), run=run_of("ruled"), tenant="ruled").submission_id
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ({"pip": ["--index-url=https://evil.example.com/simple"]}, "pip_index"),
+        ({"pip": {"packages": [], "pip_install_options": ["-i", "https://evil.example.com"]}}, "pip_index"),
+        ({"runtime_env": {"uv": ["a @ https://evil.example.com/a.whl"]}, "tenant": "globex"}, "pip_index"),
+        ({"runtime_env": {"pip": ["-r /etc/passwd"]}}, "pip_index"),
+        ({"env_vars": {"AWS_ACCESS_KEY_ID": "x"}}, "env_vars"),
+        ({"runtime_env": {"env_vars": {"LD_PRELOAD": "x"}}}, "env_vars"),
+        ({"runtime_env": {"image_uri": "x"}}, "image_uri"),
+        ({"runtime_env": {"conda": "x"}}, "runtime_env"),
+        ({"runtime_env": {"py_executable": "x"}}, "runtime_env"),
+    ],
+)
+def test_a_breach_of_the_tenants_rules_names_the_rule_and_nothing_reaches_the_cluster(
+    arguments: dict[str, Any], rule: str, no_cluster: list[Any]
+) -> None:
+    with pytest.raises(PolicyError) as caught:
+        made(**arguments)
+    assert caught.value.details["rule"] == rule
     assert no_cluster == []
 
 

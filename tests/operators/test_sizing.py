@@ -66,7 +66,11 @@ def test_pool_and_slots_come_from_the_footprint(arguments: dict[str, Any], pool:
         ({"label_selector": {"size": 1}}, RequestError, ["label_selector"]),
         ({"tenant": "initech", "num_gpus": 1}, RequestError, ["num_gpus: found 1", "groups: cpu"]),
         ({"tenant": ""}, RequestError, ["tenant: found ''"]),
-        ({"tenant": "umbrella"}, TenantFileError, ["tenants.umbrella", "acme, globex, initech, scoped"]),
+        (
+            {"tenant": "umbrella"},
+            TenantFileError,
+            ["tenants.umbrella", "acme, globex, initech, ruled"],
+        ),
         ({"tenant": "scoped"}, PolicyError, ["credentials", "node"]),
         ({"job_timeout": 0}, RequestError, ["job_timeout: found 0"]),
         ({"job_timeout": "1h"}, RequestError, ["job_timeout: found '1h'"]),
@@ -100,6 +104,31 @@ def test_default_args_do_not_escape_the_pool() -> None:
         pytest.raises(PolicyError, match="leave it out, also of default_args"),
     ):
         make()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ({"num_cpus": 3}, "largest"),
+        ({"workers": Workers(count=1, num_cpus=3)}, "largest"),
+        ({"resources": {"tpu": 1}}, "resources"),
+        ({"workers": Workers(count=1, resources={"tpu": 1})}, "resources"),
+        ({"label_selector": {"zone": "b"}}, "label_selector"),
+    ],
+)
+def test_the_rules_that_can_be_known_are_checked_when_the_dag_is_parsed(
+    arguments: dict[str, Any], rule: str
+) -> None:
+    for build in (make, partial):
+        with pytest.raises(PolicyError) as caught:
+            build(tenant="ruled", **arguments)
+        assert caught.value.details["rule"] == rule
+
+
+def test_a_task_within_the_rules_is_made() -> None:
+    assert make(
+        tenant="ruled", num_cpus=2, resources={"fpga": 1}, label_selector={"zone": "in(a)"}
+    ).pool_slots
 
 
 def test_default_args_may_name_the_tenant_and_the_size() -> None:
