@@ -112,7 +112,13 @@ def _roots(operator: RayTenantJobOperator, context: Context) -> list[Path]:
 
 def _local_folder(argument: str, location: str, roots: list[Path]) -> Path:
     """A folder beside the DAG file; nowhere else on the worker, whatever a template says."""
-    path = (roots[0] / location).resolve()
+    try:
+        path = (roots[0] / location).resolve()
+        path.is_dir()
+    except (OSError, RuntimeError) as error:
+        # A name that is too long, a folder that may not be looked into; links that go round.
+        reason = error.strerror if isinstance(error, OSError) else "links that go round"
+        raise RequestError(f"{argument}: found {location[:100]!r} ({reason}); allowed: a folder") from None
     if not any(path.is_relative_to(root) for root in roots):
         raise PolicyError(
             f"{argument}: found {location!r}, which is {path}; allowed: folders below {roots[-1]}",

@@ -36,6 +36,7 @@ from airflow_provider_raytenant.hooks.ray import RayHook
 from airflow_provider_raytenant.operators.environment import job_environment
 from airflow_provider_raytenant.operators.held import HeldJob
 from airflow_provider_raytenant.operators.secrets import refuse_secrets
+from airflow_provider_raytenant.operators.texts import refuse_broken_texts
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.packages import (
@@ -107,6 +108,7 @@ def prepare(operator: RayTenantJobOperator, context: Context, *, keep: str | Non
     """
     view, placement = operator.sizing.view, operator.sizing.placement
     check_origin(view.tenant, *_origin(context))
+    refuse_broken_texts(operator)
     identity = _identity(view, context)
     settings = _watch_settings(operator)
     deadline = settings.limits.of_runner

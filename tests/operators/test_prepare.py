@@ -149,6 +149,10 @@ def test_modules_and_the_runner_are_packages_too(tmp_path: Path, no_cluster: lis
         ({"pip": ["--index-url=https://u:hunter2@h/simple"]}, PolicyError, ["pip_index", "https://***@h"]),
         ({"working_dir": "nowhere"}, RequestError, ["working_dir: found no folder"]),
         ({"py_modules": ["nowhere"]}, RequestError, ["py_modules[0]: found no folder"]),
+        ({"working_dir": "x" * 300}, RequestError, ["working_dir: found 'xxx", "(File name too long)"]),
+        ({"working_dir": "a\0b"}, RequestError, ["working_dir: found the character '\\x00'"]),
+        ({"entrypoint": ["a", "\ud800"]}, RequestError, ["entrypoint[1]: found the character '\\ud800'"]),
+        ({"metadata": {"\ud800": "x"}}, RequestError, ["metadata, a key: found the character"]),
         ({"py_modules": "kit"}, RequestError, ["py_modules: found 'kit'"]),
         ({"working_dir": "s3://lake/tenants/globex/x.zip"}, PolicyError, ["below s3://lake/tenants/acme"]),
         ({"working_dir": "s3://lake/tenants/acmes/x.zip"}, PolicyError, ["below s3://lake/tenants/acme"]),
@@ -220,6 +224,13 @@ def test_a_breach_of_the_tenants_rules_names_the_rule_and_nothing_reaches_the_cl
     with pytest.raises(PolicyError) as caught:
         made(**arguments)
     assert caught.value.details["rule"] == rule
+    assert no_cluster == []
+
+
+def test_links_that_go_round_are_one_clear_error(tmp_path: Path, no_cluster: list[Any]) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(RequestError, match="working_dir: found"):
+        made(tmp_path, working_dir="loop/x")
     assert no_cluster == []
 
 
