@@ -13,6 +13,7 @@ from airflow_provider_raytenant.domain import runtime_env as envs
 from airflow_provider_raytenant.domain.job_spec import checked_archive
 from airflow_provider_raytenant.domain.rules import check_environment
 from airflow_provider_raytenant.exceptions import PolicyError, RequestError
+from airflow_provider_raytenant.operators.secrets import refuse_secrets
 from airflow_provider_raytenant.ray_api.packages import Package, folder_package, runner_package
 
 LARGEST_OWN_BYTES: Final = 256 * 1024
@@ -37,7 +38,10 @@ def job_environment(
     answer says that the runner has to copy it for the driver.
     """
     try:
-        task = envs.checked(_task_env(operator))
+        raw = _task_env(operator)
+        # First, since every other refusal shows what it found.
+        refuse_secrets({"runtime_env": raw})
+        task = envs.checked(raw)
         check_environment(view.tenant, task)
         env = envs.merge(view.tenant.runtime_env, task)
     except ValueError as error:

@@ -146,7 +146,7 @@ def test_modules_and_the_runner_are_packages_too(tmp_path: Path, no_cluster: lis
         ({"runtime_env": {"java_jars": ["s3://lake/tenants/globex/x.jar"]}}, RequestError, ["java_jars"]),
         ({"runtime_env": {"excludes": "*.csv"}}, RequestError, ["excludes: found '*.csv'"]),
         ({"runtime_env": "x"}, RequestError, ["runtime_env: found 'x'"]),
-        ({"pip": ["--index-url=https://u:hunter2@h/simple"]}, PolicyError, ["pip_index", "https://***@h"]),
+        ({"pip": ["--index-url=https://u:hunter2@h/simple"]}, PolicyError, ["a URL with a password"]),
         ({"working_dir": "nowhere"}, RequestError, ["working_dir: found no folder"]),
         ({"py_modules": ["nowhere"]}, RequestError, ["py_modules[0]: found no folder"]),
         ({"working_dir": "x" * 300}, RequestError, ["working_dir: found 'xxx", "(File name too long)"]),
@@ -240,6 +240,23 @@ def test_a_value_that_airflow_knows_as_a_secret_is_refused_and_not_shown(no_clus
         made(env_vars={"DB": "postgres://u:hunter2-and-more@db/x"})
     assert "runtime_env.env_vars.DB" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+    assert no_cluster == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"pip": ["--index-url=https://evil.example.com/hunter2-and-more"]},
+        {"runtime_env": {"image_uri": "hunter2-and-more"}},
+        {"runtime_env": {"config": "hunter2-and-more"}},
+        {"working_dir": "hunter2-and-more"},
+    ],
+)
+def test_no_other_refusal_shows_a_secret(arguments: dict[str, Any], no_cluster: list[Any]) -> None:
+    _secrets_masker().add_mask("hunter2-and-more")
+    with pytest.raises(PolicyError, match="found a value that Airflow knows as a secret") as caught:
+        made(**arguments)
+    assert "hunter2" not in f"{caught.value} {caught.value.details}"
     assert no_cluster == []
 
 
