@@ -204,9 +204,9 @@ def _requirement_is_good(requirement: str, sources: list[Source]) -> bool:
     direct = _DIRECT.fullmatch(requirement)
     if direct:
         return _is_allowed(direct[1], sources)
-    return _PLAIN.fullmatch(requirement) is not None and not _FILE.search(
-        requirement.partition(";")[0].strip()
-    )
+    # Its extras and marker do not make a file's name another.
+    package = re.sub(r"\[.*\]", "", requirement.partition(";")[0]).strip()
+    return _PLAIN.fullmatch(requirement) is not None and not _FILE.search(package)
 
 
 def _options_are_good(words: Sequence[str], sources: list[Source]) -> bool:

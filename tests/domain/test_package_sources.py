@@ -72,6 +72,8 @@ ELSEWHERE = [
     "a-1-py3-none-any.whl",
     "a.tar.gz",
     "A.ZIP",
+    "a.zip[x]",
+    "a.whl [x] ; python_version > '3'",
     "../a",
     "~/a",
     "file:///tmp/a.whl",
