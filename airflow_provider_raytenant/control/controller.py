@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ from airflow_provider_raytenant.control.clusters import client_of, endpoint_of_c
 from airflow_provider_raytenant.control.notices import Notices
 from airflow_provider_raytenant.control.sweeper import Sweeper
 from airflow_provider_raytenant.control.threads import ask
+from airflow_provider_raytenant.database import heartbeats
 from airflow_provider_raytenant.database.pools import read_largest_requests
 from airflow_provider_raytenant.domain.capacity import Node
 from airflow_provider_raytenant.domain.durations import format_duration
@@ -40,6 +43,7 @@ LISTING_SHARE: Final = 0.1
 """Part of a dashboard's time that lists of jobs may take: Ray gives only all records at once."""
 
 END_WITHIN: Final = 1.0
+FAREWELL_WITHIN: Final = 0.5
 
 DATABASE: Final = "database"
 
@@ -71,6 +75,7 @@ class Controller:
         self._sweepers: dict[str, Sweeper] = {}
         self._deleted_at: dict[str, float] = {}
         self._requests: tuple[float, LargestRequests] | None = None
+        self._heartbeat: int | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; then end within a second or so, in the middle of whatever it is."""
@@ -82,12 +87,15 @@ class Controller:
             work.result()
         work.cancel()
         await asyncio.wait({work}, timeout=END_WITHIN)
+        await self._farewell()
 
     async def once(self) -> bool:
         """One round of everything, stops seen to their end; whether all of it went well."""
         rounds = await asyncio.gather(*(self._round(name) for name in self._file.clusters))
         pools = await self._pools_round()
         stops = [await self._sweeper(name).stopped() for name in self._file.clusters]
+        with suppress(RayTenantError):
+            await ask(heartbeats.beat_once)
         return all(rounds) and pools and all(ended for stop in stops for ended in stop.values())
 
     async def _work(self) -> None:
@@ -95,6 +103,7 @@ class Controller:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._repeat(self._pools_round), name="pools")
+                group.create_task(self._beat(), name="heartbeat")
                 while True:
                     for name in [name for name in tending if name not in self._file.clusters]:
                         tending.pop(name).cancel()
@@ -107,6 +116,20 @@ class Controller:
         finally:
             for sweeper in self._sweepers.values():
                 sweeper.cancel()
+
+    async def _beat(self) -> None:
+        """Leave a sign of life for `airflow raytenant doctor`. That the database is away, others tell."""
+        while True:
+            with suppress(RayTenantError):
+                self._heartbeat = await ask(partial(heartbeats.beat, self._heartbeat))
+            await asyncio.sleep(heartbeats.INTERVAL)
+
+    async def _farewell(self) -> None:
+        """One that ends of its own will is not missed as one that fell silent is."""
+        number = self._heartbeat
+        if number is not None:
+            with suppress(RayTenantError):
+                await ask(lambda: heartbeats.end(number), patience=FAREWELL_WITHIN)
 
     async def _tend(self, name: str) -> None:
         await self._repeat(

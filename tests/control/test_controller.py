@@ -13,6 +13,7 @@ import pytest
 from airflow_provider_raytenant.control import clusters
 from airflow_provider_raytenant.control import controller as controller_module
 from airflow_provider_raytenant.control.controller import Controller, Settings
+from airflow_provider_raytenant.database import heartbeats
 from airflow_provider_raytenant.exceptions import TenantFileError
 from airflow_provider_raytenant.ray_api import stopping
 from tests.fakes.faults import delay, status
@@ -265,3 +266,30 @@ async def test_once_does_one_round_of_everything_and_tells_whether_it_went_well(
     world.two.outage(None)
     world.database.away = True
     assert not await Controller(str(world.file), Settings(INTERVAL, WEEK), said.append).once()
+
+
+async def test_it_leaves_signs_of_life_and_says_when_it_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeats, "INTERVAL", 0.02)
+    async with running(world):
+        await until(lambda: len(world.database.beats) > 2, "three heartbeats")
+    assert world.database.beats[-1] == "ended"
+    assert set(world.database.beats[:-1]) == {"lives"}
+
+
+async def test_a_database_that_is_away_keeps_no_heartbeat_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeats, "INTERVAL", 0.02)
+    world.database.away = True
+    async with running(world) as said:
+        await until(lambda: said, "its complaint")
+        assert world.database.beats == []
+        world.database.away = False
+        await until(lambda: world.database.beats, "a heartbeat")
+
+
+async def test_one_round_leaves_a_sign_of_its_own(world: World) -> None:
+    assert await Controller(str(world.file), Settings(INTERVAL, WEEK), lambda text: None).once()
+    assert world.database.beats == ["once"]

@@ -13,6 +13,7 @@ import pytest
 import tenacity
 
 from airflow_provider_raytenant.control import clusters, controller, sweeper
+from airflow_provider_raytenant.database import heartbeats
 from airflow_provider_raytenant.domain.job_spec import TryIdentity
 from airflow_provider_raytenant.domain.pool_plan import ExistingPool, PoolPlan
 from airflow_provider_raytenant.domain.sweep import OwnJob, TaskNow, TasksNow
@@ -60,6 +61,7 @@ class Database:
     hangs: threading.Event | None = None
     reads: int = 0
     writes: int = 0
+    beats: list[str] = field(default_factory=list)
 
     def state(self, own: TryIdentity, state: str | None, **more: Any) -> None:
         """Let a try be in a state; ``ti_id`` and ``try_number`` are those of its successor, if given."""
@@ -95,6 +97,19 @@ class Database:
             self.pools[pool.name] = ExistingPool(pool.name, pool.wanted, pool.description)
         return plan
 
+    def beat(self, job_id: int | None) -> int:
+        self.ask()
+        self.beats.append("lives")
+        return job_id or 1
+
+    def beat_once(self) -> None:
+        self.ask()
+        self.beats.append("once")
+
+    def end(self, _job_id: int) -> None:
+        self.ask()
+        self.beats.append("ended")
+
     def read_largest_requests(self) -> dict[str, tuple[int, str]]:
         self.ask()
         return {}
@@ -129,6 +144,8 @@ def install(database: Database, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "read_endpoint", database.read_endpoint)
     patch.setattr(clusters, "ask_database", database.ask)
     patch.setattr(controller, "read_largest_requests", database.read_largest_requests)
+    for name in ("beat", "beat_once", "end"):
+        patch.setattr(heartbeats, name, getattr(database, name))
     patch.setattr(sync, "read_pools", database.read_pools)
     patch.setattr(sync, "write_pools", database.write_pools)
 
