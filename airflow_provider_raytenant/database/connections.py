@@ -25,6 +25,17 @@ def read_endpoint(conn_id: str) -> RayEndpoint:
         raise ConnectionConfigError(f"connection {conn_id}: found none; allowed: one of type ray") from None
 
 
+def read_type(conn_id: str) -> str:
+    """The type of a connection; empty where it has none.
+
+    :raises ConnectionConfigError: there is no such connection.
+    """
+    try:
+        return Connection.get_connection_from_secrets(conn_id).conn_type or ""
+    except AirflowNotFoundException:
+        raise ConnectionConfigError(f"connection {conn_id}: found none; allowed: one of type ray") from None
+
+
 def write_ray_connection(conn_id: str, address: str, token: str | None) -> bool:
     """Create or overwrite a connection of type ``ray``; ``False`` if one of another type has the name."""
     with create_session() as session:

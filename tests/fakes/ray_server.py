@@ -12,6 +12,7 @@ import asyncio
 import io
 import re
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -136,6 +137,9 @@ class FakeRay:
         self.version: dict[str, Any] = {"version": "4", "ray_version": "2.60.0", "ray_commit": "c"}
         self.seen: list[Seen] = []
         self.address = ""
+        self.on_submit: Callable[[FakeJob], None] = lambda job: None
+        """What a job does as soon as it is there."""
+
         self._plays = plays
         self._faults: list[tuple[str, re.Pattern[str], deque[Fault]]] = []
         self._outage: Fault | None = None
@@ -270,6 +274,7 @@ class FakeRay:
             text = f"Traceback ... ValueError: Job with submission_id {name} already exists."
             return web.Response(status=500, text=text)
         self.jobs[name] = FakeJob(body)
+        self.on_submit(self.jobs[name])
         if self._plays:
             _play(self.jobs[name])
         return web.json_response({"job_id": name, "submission_id": name})

@@ -1,0 +1,1 @@
+"""What ``airflow raytenant doctor`` looks at: a small judgement a module, and the asking beside it."""
