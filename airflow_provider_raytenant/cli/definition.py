@@ -59,6 +59,10 @@ ARG_INTERVAL = Arg(("--interval",), help="seconds between two rounds; default: 5
 ARG_ONCE = Arg(
     ("--once",), help="one round and out; exit code 1 if something went wrong", action="store_true"
 )
+ARG_CLUSTER = Arg(("--cluster",), help="only this cluster and its tenants")
+ARG_DOCTOR_TENANT = Arg(("--tenant",), help="only this tenant and its cluster")
+ARG_NO_JOBS = Arg(("--no-jobs",), help="leave out what needs a tiny job on each cluster", action="store_true")
+ARG_STRICT = Arg(("--strict",), help="exit code 1 for a warning, too", action="store_true")
 
 
 def get_raytenant_commands() -> list[CLICommand]:
@@ -76,6 +80,12 @@ def get_raytenant_commands() -> list[CLICommand]:
                     help="Keep the pools right and sweep the clusters, until SIGTERM",
                     func=lazy_load_command(f"{_PACKAGE}.controller.controller"),
                     args=(ARG_FILE, ARG_INTERVAL, ARG_ONCE, ARG_OLDER_THAN),
+                ),
+                ActionCommand(
+                    name="doctor",
+                    help="Try what clusters, tenants and Airflow need; exit code 1 if something fails",
+                    func=lazy_load_command(f"{_PACKAGE}.doctor.doctor"),
+                    args=(ARG_FILE, ARG_CLUSTER, ARG_DOCTOR_TENANT, ARG_NO_JOBS, ARG_STRICT, ARG_OUTPUT),
                 ),
                 GroupCommand(name="local", help="A Ray cluster on this machine", subcommands=_local()),
             ),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from tests.fakes.doctor import patient
 from tests.fakes.world import world
 
-__all__ = ["world"]
+__all__ = ["patient", "world"]
