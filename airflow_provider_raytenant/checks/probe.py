@@ -34,8 +34,11 @@ CPUS: Final = 0.01
 
 NODE_SECONDS: Final = 20.0
 _INTERVAL = 0.3
-_LOOKS: Final = 20
-"""After a stop; Ray kills what does not end within 3 s."""
+_LOOKS: Final = 30
+"""At a job that ends; Ray kills what does not end within 3 s."""
+
+_SETTLED = 3.0
+"""Seconds after the supervisor's end in which Ray's monitor, which looks every second, has seen it."""
 _LARGEST_LOG: Final = 1024 * 1024
 _AWS_VARIABLES: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
 
@@ -152,14 +155,16 @@ async def _remove(client: RayClient, name: str) -> None:
     try:
         status = (await client.job(name)).status
         if not status.is_terminal:
-            # Not of one that has just ended: Ray may answer 500 while its supervisor goes away.
             await client.stop(name)
         for _ in range(_LOOKS):
             status = (await client.job(name)).status
-            if status is not JobStatus.RUNNING:
+            # A record that is deleted while Ray's monitor still looks at the supervisor comes back when that
+            # is gone, as FAILED and without metadata (`JobManager._monitor_job_internal` of Ray 2.60).
+            if status is not JobStatus.RUNNING and name not in await client.supervisors():
                 break
             await asyncio.sleep(_INTERVAL)
         if status.is_terminal:
+            await asyncio.sleep(_SETTLED)
             await client.delete(name)
     except RayTenantError:
         return

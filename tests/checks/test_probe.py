@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
 import shlex
 
@@ -20,7 +21,7 @@ from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from tests.fakes.doctor import sound_node
 from tests.fakes.faults import status
-from tests.fakes.ray_server import FakeJob, FakeRay
+from tests.fakes.ray_server import FakeJob, FakeRay, actor
 
 ENV = {"AWS_ENDPOINT_URL": "http://s3:8333", "AWS_SECRET_ACCESS_KEY": "a-secret", "REGION": "eu"}
 TENANTS = {
@@ -35,7 +36,8 @@ DONE = JobInfo("x", JobStatus.SUCCEEDED)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_INTERVAL", 0.01)
+    for name in ("_INTERVAL", "_SETTLED"):
+        monkeypatch.setattr(probe, name, 0.01)
 
 
 def test_the_request_is_a_small_job_of_nobodys_and_shows_no_secret() -> None:
@@ -106,3 +108,25 @@ async def test_a_refused_submit_is_the_error_of_its_own() -> None:
         fake.fail("POST", "/api/jobs/", status(500))
         with pytest.raises(RayUnavailableError):
             await run(fake)
+
+
+async def test_the_record_stays_until_the_supervisor_is_gone() -> None:
+    async with FakeRay() as fake:
+
+        def end(job: FakeJob) -> None:
+            job.run()
+            job.end()
+            name = f"_ray_internal_job_actor_{job.request['submission_id']}"
+            fake.actors = [actor("JobSupervisor", name)]
+
+        fake.on_submit = end
+        probing = asyncio.create_task(run(fake))
+        try:
+            async with asyncio.timeout(10):
+                while len(fake.calls("GET", "/api/v0/actors")) < 3:
+                    await asyncio.sleep(0.005)
+            assert fake.calls("DELETE") == []
+        finally:
+            fake.actors = []
+            await probing
+        assert fake.jobs == {}

@@ -56,7 +56,8 @@ class Patient:
         self.patch.setattr(diagnosis, "read_pools", database.read_pools)
         self.patch.setattr(diagnosis, "read_largest_requests", database.read_largest_requests)
         self.settings(SETTINGS)
-        self.patch.setattr(probe, "_INTERVAL", 0.01)
+        for name in ("_INTERVAL", "_SETTLED"):
+            self.patch.setattr(probe, name, 0.01)
         self.sync()
 
     def settings(self, wanted: AirflowSettings) -> None:
