@@ -46,6 +46,12 @@ def job_environment(
         env = envs.merge(view.tenant.runtime_env, task)
     except ValueError as error:
         raise RequestError(str(error)) from None
+    if "image_uri" in env:
+        # Read in Ray 2.60: it allows `config` and `env_vars` beside an image, and nothing else.
+        raise RequestError(
+            f"image_uri: found {env['image_uri']!r}; allowed: none yet, since Ray 2.60 takes no package, and "
+            "so no runner, beside an image"
+        )
     env = envs.apart(env, f"{view.deployment}/{view.tenant.name}")
     tenant, roots = view.tenant, _roots(operator, context)
     excludes = env.pop("excludes", ())

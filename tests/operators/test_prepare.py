@@ -20,6 +20,7 @@ from airflow_provider_raytenant.exceptions import (
     RequestError,
     TerminalError,
 )
+from airflow_provider_raytenant.operators import environment as environment_module
 from airflow_provider_raytenant.operators import prepare as module
 from airflow_provider_raytenant.operators.job import RayTenantJobOperator, Workers
 from airflow_provider_raytenant.operators.prepare import Prepared, prepare
@@ -302,6 +303,13 @@ def test_only_exit_codes_of_an_entrypoint_can_skip(codes: Any) -> None:
 def test_a_time_is_a_number_of_seconds_or_a_timedelta(name: str, value: Any) -> None:
     with pytest.raises(RequestError, match=f"{name}: found .*; allowed: seconds above 0, or a timedelta"):
         made(**{name: value})
+
+
+def test_an_image_is_refused_even_where_the_rules_allow_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray would take the job and fail it: it allows no package beside an image."""
+    monkeypatch.setattr(environment_module, "check_environment", lambda *arguments: None)
+    with pytest.raises(RequestError, match="image_uri: found 'x'; allowed: none yet"):
+        made(runtime_env={"image_uri": "x"})
 
 
 def test_nothing_starts_without_the_ticket_of_this_very_try() -> None:
