@@ -12,12 +12,13 @@ from airflow_provider_raytenant.domain.tenants import Autoscale, Cluster, Group
 
 @dataclass(frozen=True)
 class Node:
-    """An alive Ray node: its totals (not what is free) and its labels."""
+    """An alive Ray node: its totals (not what is free), its labels, and when it started (epoch seconds)."""
 
     node_id: str
     total: Resources
     labels: Mapping[str, str] = field(default_factory=dict)
     is_head: bool = False
+    started_at: float | None = None
 
 
 @dataclass(frozen=True)

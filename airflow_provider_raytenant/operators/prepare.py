@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from airflow.sdk import BaseOperator
 
+from airflow_provider_raytenant.domain.capacity import Node
 from airflow_provider_raytenant.domain.dedication import misfit_of
 from airflow_provider_raytenant.domain.job_spec import (
     Placement,
@@ -56,6 +57,9 @@ if TYPE_CHECKING:
     from airflow_provider_raytenant.triggers.job import RayTenantJobTrigger
 
 DEFAULT_RESULT_BYTES = 64 * 1024
+
+NODES_JOIN_WITHIN: Final = 60.0
+"""Seconds after the start of a head in which its nodes may still be to come."""
 
 _LOG: Final = logging.getLogger("airflow.task")
 _T = TypeVar("_T")
@@ -164,18 +168,47 @@ async def _make_ready(
     packages: list[Package],
 ) -> None:
     async with RayClient(endpoint) as client:
-        nodes = await client.nodes()
-        wanted = [("driver", placement.driver, placement.selector)]
-        if placement.worker is not None:
-            wanted.append(("worker", placement.worker, {}))
-        for role, need, selector in wanted:
-            reason = misfit_of(view.tenant.nodes, view.dedicated, need, selector, view.cluster, nodes)
-            if reason:
-                raise DoesNotFitError(f"a {role} of this job {reason} in cluster {view.tenant.cluster}")
+        await _see_that_it_fits(client, operator.log, view, placement)
         await issue_ticket(client, identity.submission_id)
         uploads = await ensure_uploaded(client, packages)
         if uploads:
             operator.log.info("Uploaded %d of the job's %d packages.", uploads, len(packages))
+
+
+async def _see_that_it_fits(client: RayClient, log: Any, view: TenantView, placement: Placement) -> None:
+    """Fail at once where no node can ever hold the job; but nodes come back some time after their head.
+
+    :raises DoesNotFitError: with the numbers.
+    """
+    told = False
+    while True:
+        nodes = await client.nodes()
+        reason = _misfit(view, placement, nodes)
+        if reason is None:
+            return
+        if not _is_starting(nodes):
+            raise DoesNotFitError(reason)
+        if not told:
+            log.info("%s; its head was just started, so its nodes may be to come.", reason)
+        told = True
+        await asyncio.sleep(2.0)
+
+
+def _misfit(view: TenantView, placement: Placement, nodes: list[Node]) -> str | None:
+    wanted = [("driver", placement.driver, placement.selector)]
+    if placement.worker is not None:
+        wanted.append(("worker", placement.worker, {}))
+    for role, need, selector in wanted:
+        reason = misfit_of(view.tenant.nodes, view.dedicated, need, selector, view.cluster, nodes)
+        if reason:
+            return f"a {role} of this job {reason} in cluster {view.tenant.cluster}"
+    return None
+
+
+def _is_starting(nodes: list[Node]) -> bool:
+    """Whether the head is younger than :data:`NODES_JOIN_WITHIN`; its clock and ours may differ a little."""
+    starts = [node.started_at for node in nodes if node.is_head and node.started_at is not None]
+    return any(abs(time.time() - start) < NODES_JOIN_WITHIN for start in starts)
 
 
 def _noted_job(note: HeldJob, known: Collection[str | None]) -> str | None:

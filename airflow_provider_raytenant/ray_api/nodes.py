@@ -47,4 +47,5 @@ def _node(row: dict[str, Any]) -> Node:
         ),
         labels={str(key): str(value) for key, value in (row.get("labels") or {}).items()},
         is_head=bool(row.get("is_head_node")),
+        started_at=row["start_time_ms"] / 1000 if row.get("start_time_ms") else None,
     )

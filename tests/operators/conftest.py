@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from airflow_provider_raytenant.operators import prepare
 
 TENANTS = """\
 deployment: test
@@ -46,3 +49,19 @@ def tenants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file.write_text(TENANTS)
     monkeypatch.setenv("AIRFLOW__RAYTENANT__CONFIG_FILE", str(file))
     return file
+
+
+@pytest.fixture
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Everything but the talk with the cluster, which other tests have."""
+    calls: list[Any] = []
+
+    async def ready(*arguments: Any) -> None:
+        calls.append(arguments)
+
+    async def nothing(*arguments: Any) -> None: ...
+
+    monkeypatch.setattr(prepare, "_make_ready", ready)
+    monkeypatch.setattr(prepare, "_stop_older_tries", nothing)
+    monkeypatch.setenv("AIRFLOW_CONN_RAY_SHARED", '{"conn_type": "ray", "host": "http://head:8265"}')
+    return calls

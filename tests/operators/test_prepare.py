@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +26,8 @@ from airflow_provider_raytenant.operators.prepare import Prepared, prepare
 from airflow_provider_raytenant.ray_api.packages import runner_package
 from airflow_provider_raytenant.ray_api.tickets import ticket_package
 
+pytestmark = pytest.mark.usefixtures("no_cluster")
+
 
 @dataclass
 class FakeTask:
@@ -44,22 +45,6 @@ class FakeTask:
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.xcoms[key] = value
-
-
-@pytest.fixture(autouse=True)
-def no_cluster(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Everything but the talk with the cluster, which other tests have."""
-    calls: list[Any] = []
-
-    async def ready(*arguments: Any) -> None:
-        calls.append(arguments)
-
-    async def nothing(*arguments: Any) -> None: ...
-
-    monkeypatch.setattr(module, "_make_ready", ready)
-    monkeypatch.setattr(module, "_stop_older_tries", nothing)
-    monkeypatch.setenv("AIRFLOW_CONN_RAY_SHARED", '{"conn_type": "ray", "host": "http://head:8265"}')
-    return calls
 
 
 def run_of(team: str | None) -> Any:
@@ -389,55 +374,3 @@ def test_the_trigger_gets_the_request_and_no_secret(monkeypatch: pytest.MonkeyPa
     assert path == "airflow_provider_raytenant.triggers.job.RayTenantJobTrigger"
     assert arguments["ray_conn_id"] == "ray_shared"
     assert "the-token-of-the-cluster" not in str(arguments)
-
-
-def test_dedicated_nodes_are_asked_for_and_those_of_others_kept_off(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_RAY_PLAIN", '{"conn_type": "ray", "host": "http://other:8265"}')
-    own = made(tenant="soylent", label_selector={"zone": "a"})
-    assert own.request["entrypoint_label_selector"] == {"team": "soylent", "zone": "a"}
-    variables = own.request["runtime_env"]["env_vars"]
-    assert variables["RAYTENANT_TASK_OPTIONS"] == '{"label_selector": {"team": "soylent"}}'
-    # ... and another cluster is another connection.
-    assert (own.ray_conn_id, own.endpoint.address) == ("ray_plain", "http://other:8265")
-    common = made(tenant="initech").request
-    assert common["entrypoint_label_selector"] == {"team": "!soylent"}
-    by_resource = made(tenant="tyrell").request
-    assert by_resource["entrypoint_resources"] == {"tyrell_node": 0.001}
-    shared = made(tenant="acme").request
-    assert "entrypoint_label_selector" not in shared
-    assert "RAYTENANT_TASK_OPTIONS" not in shared["runtime_env"]["env_vars"]
-
-
-def test_a_selector_that_leads_to_anothers_nodes_is_refused_when_the_dag_is_parsed() -> None:
-    with pytest.raises(PolicyError, match="label_selector: found"):
-        made(tenant="initech", label_selector={"team": "soylent"})
-    with pytest.raises(PolicyError, match="the tenant's own nodes, label team=soylent"):
-        made(tenant="soylent", label_selector={"team": "initech"})
-
-
-def test_no_two_tries_share_a_working_directory(tmp_path: Path, no_cluster: list[Any]) -> None:
-    folder(tmp_path / "code")
-    first = made(tmp_path, working_dir="code")
-    again = made(tmp_path, working_dir="code")
-    second = made(
-        tmp_path, FakeTask(id="0197aaaa-0000-7000-8000-000000000002", try_number=2), working_dir="code"
-    )
-    uris = [prepared.request["runtime_env"]["working_dir"] for prepared in (first, again, second)]
-    assert uris[0] == uris[1] != uris[2]
-    assert "--copy-cwd" not in first.request["entrypoint"]
-
-
-def test_a_large_folder_or_an_archive_is_sent_once_and_copied_by_each_try(
-    tmp_path: Path, no_cluster: list[Any]
-) -> None:
-    (folder(tmp_path / "code") / "model.bin").write_bytes(random.Random(1).randbytes(300_000))
-    first = made(tmp_path, working_dir="code").request
-    other = FakeTask(id="0197aaaa-0000-7000-8000-000000000002")
-    second = made(tmp_path, other, working_dir="code").request
-    assert first["runtime_env"]["working_dir"] == second["runtime_env"]["working_dir"]
-    archive = made(working_dir="s3://lake/tenants/acme/code.zip").request
-    for request in (first, second, archive):
-        assert "--copy-cwd" in request["entrypoint"]
-        assert "--private-cwd" not in request["entrypoint"]
