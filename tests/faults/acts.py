@@ -79,7 +79,7 @@ class Fault:
 
 
 class Act:
-    """The faults of one test module. ``parties`` is how many of them meet at each :meth:`strike`."""
+    """The faults of one test module."""
 
     def __init__(self) -> None:
         self._scenes: dict[str, Callable[[Fault], None]] = {}
@@ -113,6 +113,7 @@ class Act:
     @contextmanager
     def play(self, world: World) -> Iterator[Mapping[str, Future[None]]]:
         """Play all scenes; the verdict on each is the result of its future."""
+        world.report.announce(self._scenes)
         with ThreadPoolExecutor(len(self._scenes), thread_name_prefix="fault") as stage:
             yield {name: stage.submit(self._scene, world, name) for name in self._scenes}
         until(lambda: not world.strays(), "an end without live jobs of dead tasks", SETTLES)

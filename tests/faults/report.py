@@ -27,24 +27,31 @@ class Row:
 
 
 class Report:
-    """The rows of this session; threads may add to it."""
+    """The rows of this session, in the order in which their faults were announced; threads may add to it."""
 
     def __init__(self) -> None:
-        self._rows: list[Row] = []
+        self._rows: dict[str, Row | None] = {}
         self._lock = threading.Lock()
+
+    def announce(self, faults: Iterable[str]) -> None:
+        """These come next, all at a time."""
+        with self._lock:
+            self._rows |= dict.fromkeys(faults)
 
     def add(self, row: Row) -> None:
         with self._lock:
-            self._rows.append(row)
+            self._rows[row.fault] = row
 
     def text(self) -> list[str]:
         """The table for a terminal, one text a line; empty if no fault was tried."""
-        return _aligned([row.cells() for row in self._rows]) if self._rows else []
+        rows = [row.cells() for row in self._rows.values() if row]
+        return _aligned(rows) if rows else []
 
     def write(self, path: Path) -> None:
         """The table as Markdown."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [COLUMNS, ["---", *["---:"] * (len(COLUMNS) - 1)], *(row.cells() for row in self._rows)]
+        rows = [row.cells() for row in self._rows.values() if row]
+        lines = [COLUMNS, ["---", *["---:"] * (len(COLUMNS) - 1)], *rows]
         path.write_text("".join(f"| {' | '.join(cells)} |\n" for cells in lines))
 
 
