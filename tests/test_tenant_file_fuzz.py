@@ -75,7 +75,7 @@ FULL = example_data()
 FULL["tenants"]["acme"]["rules"] = {
     "pools": ["p"],
     "runtime_env": ["pip"],
-    "pip_index": ["https://pypi.example.org/simple"],
+    "pip_index": ["https://pkgs.example.org/simple"],
     "image_uri": False,
     "env_vars": {"deny": ["AWS_*"], "allow": ["A"]},
     "resources": ["fpga"],

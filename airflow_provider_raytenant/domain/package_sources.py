@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-SOURCE_ALLOWED: Final = "an address such as https://pypi.example.org/simple, without password, '..' or query"
+SOURCE_ALLOWED: Final = "an address such as https://pkgs.example.org/simple, without password, '..' or query"
 
 _SOURCE_OPTIONS = frozenset(
     {"--index-url", "-i", "--extra-index-url", "--find-links", "-f", "--index", "--default-index"}

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_raytenant.domain.package_sources import Source, checked_source, refused, sources_of
 
-INDEX = "https://pypi.example.org/simple"
+INDEX = "https://pkgs.example.org/simple"
 REPOSITORIES = "git+https://git.example.org/acme"
 
 
@@ -56,7 +56,7 @@ ELSEWHERE = [
     "--find-links=file:///tmp/wheels",
     "  --index-url https://evil.example.com/simple",
     "--INDEX-URL https://evil.example.com/simple",
-    "--trusted-host pypi.example.org",
+    "--trusted-host pkgs.example.org",
     "--pre --index-url https://evil.example.com/simple",
     "--index-url",
     "--no-binary",
@@ -97,7 +97,7 @@ ELSEWHERE = [
     "a\u2028--index-url https://evil.example.com/simple",
     "a \\",
     "${OPTIONS}",
-    "a @ https://pypi.example.org/simple/${AWS_SECRET_ACCESS_KEY}",
+    "a @ https://pkgs.example.org/simple/${AWS_SECRET_ACCESS_KEY}",
     "$OPTIONS",
     "a\t--index-url\thttps://evil.example.com/simple",
     "a --index-url https://evil.example.com/simple",
@@ -129,7 +129,7 @@ def test_another_source_is_refused_however_it_is_written(line: str, installer: s
         f"-i {INDEX}",
         f"--extra-index-url {INDEX}/team",
         f"--index-url {INDEX} --pre",
-        "--index-url HTTPS://PyPI.example.org:443/simple",
+        "--index-url HTTPS://PkGs.example.org:443/simple",
         f"a @ {INDEX}/a/a-1-py3-none-any.whl",
         f"a @ {INDEX}/a/a.whl#sha256=ff ; python_version > '3'",
         f"{INDEX}/a/a.whl",
@@ -145,23 +145,23 @@ def test_an_allowed_source_may_be_named_and_what_lies_below_it(line: str) -> Non
 @pytest.mark.parametrize(
     "url",
     [
-        "http://pypi.example.org/simple",
-        "https://pypi.example.org/simple2",
-        "https://pypi.example.org/",
-        "https://pypi.example.org:8443/simple",
-        "https://pypi.example.org.evil.example.com/simple",
-        "https://evil.example.com/pypi.example.org/simple",
-        "https://pypi.example.org@evil.example.com/simple",
-        "https://u:p@pypi.example.org/simple",
-        "https://pypi.example.org/simple/../evil",
-        "https://pypi.example.org/simple/%2e%2e/evil",
-        "https://pypi.example.org/simple//../evil",
-        "https://pypi.example.org//simple",
-        "https://pypi.example.org/simple?x=https://evil.example.com",
-        "https://pypi.example.org/simple,https://evil.example.com",
-        "https://pypi.example.org\\@evil.example.com/simple",
-        "//pypi.example.org/simple",
-        "evil=https://pypi.example.org/simple",
+        "http://pkgs.example.org/simple",
+        "https://pkgs.example.org/simple2",
+        "https://pkgs.example.org/",
+        "https://pkgs.example.org:8443/simple",
+        "https://pkgs.example.org.evil.example.com/simple",
+        "https://evil.example.com/pkgs.example.org/simple",
+        "https://pkgs.example.org@evil.example.com/simple",
+        "https://u:p@pkgs.example.org/simple",
+        "https://pkgs.example.org/simple/../evil",
+        "https://pkgs.example.org/simple/%2e%2e/evil",
+        "https://pkgs.example.org/simple//../evil",
+        "https://pkgs.example.org//simple",
+        "https://pkgs.example.org/simple?x=https://evil.example.com",
+        "https://pkgs.example.org/simple,https://evil.example.com",
+        "https://pkgs.example.org\\@evil.example.com/simple",
+        "//pkgs.example.org/simple",
+        "evil=https://pkgs.example.org/simple",
         f"git+{INDEX}",
     ],
 )
@@ -247,7 +247,7 @@ def test_the_addresses_of_the_tenants_own_environment_are_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "pypi.example.org", "https://", "https://u:p@h/x", "https://h/../x", "s 3://x"]
+    "url", ["", "pkgs.example.org", "https://", "https://u:p@h/x", "https://h/../x", "s 3://x"]
 )
 def test_a_rule_names_a_whole_address(url: str) -> None:
     with pytest.raises(ValueError, match="allowed: an address such as"):

@@ -137,13 +137,13 @@ def test_a_denied_name_that_only_the_platform_may_set_stays_the_platforms() -> N
 
 
 def test_another_index_is_refused_with_the_line_and_the_indexes_of_the_rule() -> None:
-    rules = {"pip_index": ["https://pypi.example.org/simple"]}
+    rules = {"pip_index": ["https://pkgs.example.org/simple"]}
     line = "--extra-index-url=https://evil.example.com/simple"
-    with breach("pip_index", "pip.packages[1]", line, "sources: https://pypi.example.org/simple"):
+    with breach("pip_index", "pip.packages[1]", line, "sources: https://pkgs.example.org/simple"):
         check_environment(make_tenant(rules=rules), {"pip": ["a", line]})
     with breach("pip_index", "uv.packages[0]", "sources: none beside the tenant's own"):
         check_environment(make_tenant(), {"uv": [line]})
-    check_environment(make_tenant(rules=rules), {"pip": ["-i https://pypi.example.org/simple", "a"]})
+    check_environment(make_tenant(rules=rules), {"pip": ["-i https://pkgs.example.org/simple", "a"]})
 
 
 def test_the_tenants_own_index_may_be_named_again() -> None:

@@ -37,7 +37,7 @@ tenants:
       largest: {cpus: 2}
       resources: [fpga]
       label_selector: {zone: [a]}
-      pip_index: ["https://pypi.example.org/simple"]
+      pip_index: ["https://pkgs.example.org/simple"]
   scoped: {credentials: {aws_conn_id: aws, role_arn: "arn:aws:iam::000000000000:role/jobs"}}
 """
 
