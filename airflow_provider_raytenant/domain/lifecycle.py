@@ -209,7 +209,7 @@ class Lifecycle:
             return End(None, error)
         if self._known:
             self._keep_deadlines(now)
-        delay = min(10.0, 1 + (now - self._outage_since) / 4)
+        delay = outage_pause(now - self._outage_since)
         if not self._known:
             return Submit(delay)
         return Look(delay) if self._deadline is None else Stop(delay)
@@ -330,6 +330,11 @@ class Lifecycle:
 
     def _note(self, text: str) -> None:
         self.notes.append(text)
+
+
+def outage_pause(passed: float) -> float:
+    """Seconds to the next attempt, so many seconds after the first one that had no sound answer."""
+    return min(10.0, 1 + passed / 4)
 
 
 def _told(deadline: RayTenantError, what: str) -> RayTenantError:

@@ -24,7 +24,7 @@ from airflow_provider_raytenant.domain.job_spec import (
     job_request,
     runner_entrypoint,
 )
-from airflow_provider_raytenant.domain.lifecycle import Limits
+from airflow_provider_raytenant.domain.lifecycle import Limits, outage_pause
 from airflow_provider_raytenant.domain.rules import check_origin
 from airflow_provider_raytenant.domain.status import LIVE
 from airflow_provider_raytenant.exceptions import (
@@ -260,7 +260,7 @@ def through_outages(ask: Callable[[], Coroutine[Any, Any, _T]], patience: float)
                 _LOG.warning("%s. Trying for %g s.", error, patience)
             if now - begun > patience:
                 raise
-            time.sleep(min(10.0, 1 + (now - begun) / 4))
+            time.sleep(outage_pause(now - begun))
 
 
 def _origin(context: Context) -> tuple[str | None, str | None]:

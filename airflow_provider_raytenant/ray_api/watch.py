@@ -26,6 +26,7 @@ from airflow_provider_raytenant.domain.lifecycle import (
     Stop,
     Submit,
     Wake,
+    outage_pause,
 )
 from airflow_provider_raytenant.domain.outcome import Outcome, outcome_of
 from airflow_provider_raytenant.domain.status import JobStatus
@@ -277,7 +278,7 @@ class JobWatch:
                 told = True
             if not await self._may_answer(node_id):
                 return
-            await _pause(min(10.0, 1 + (time.monotonic() - begun) / 4))
+            await _pause(outage_pause(time.monotonic() - begun))
 
     async def _may_answer(self, node_id: str) -> bool:
         """Whether the log of a node may be read later: not if Ray is there, and the node is not."""

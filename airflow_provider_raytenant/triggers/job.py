@@ -20,6 +20,7 @@ from airflow.triggers.base import (
     TriggerEvent,
 )
 
+from airflow_provider_raytenant.domain.lifecycle import outage_pause
 from airflow_provider_raytenant.domain.outcome import FAILURE_KEY, Outcome
 from airflow_provider_raytenant.exceptions import PackageLostError, RayTenantError, RetryableError
 from airflow_provider_raytenant.hooks import log_settings
@@ -279,7 +280,7 @@ class RayTenantJobTrigger(BaseTrigger):
                         self._budget,
                     )
                 told = True
-            await asyncio.sleep(min(10.0, 1 + passed / 4))
+            await asyncio.sleep(outage_pause(passed))
 
     def _log_copy(self, cluster: SharedCluster) -> LogCopy:
         copy = LogCopy(
