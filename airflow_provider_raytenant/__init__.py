@@ -2,7 +2,7 @@
 
 The names a DAG author needs are offered here lazily: importing the package costs nothing.
 
-    from airflow_provider_raytenant import RayTenantJobOperator, Workers
+    from airflow_provider_raytenant import RayTenantJobOperator, Secret, Workers
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_provider_raytenant.operators.job import RayTenantJobOperator, Workers
+    from airflow_provider_raytenant.operators.job import RayTenantJobOperator, Secret, Workers
 
 __version__ = "0.1.0"
-__all__ = ["RayTenantJobOperator", "Workers", "__version__"]
+__all__ = ["RayTenantJobOperator", "Secret", "Workers", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("RayTenantJobOperator", "Workers"):
+    if name in ("RayTenantJobOperator", "Secret", "Workers"):
         from airflow_provider_raytenant.operators import job
 
         return getattr(job, name)

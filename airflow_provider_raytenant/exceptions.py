@@ -12,12 +12,15 @@
     │   ├── RayAuthError              Ray wants a token, or another one
     │   ├── RayRequestError           Ray refused the request itself (4xx)
     │   ├── RuntimeEnvError           Ray could not build the runtime environment
+    │   ├── StorageDeniedError        S3 or STS refuses what the tenant's role should allow
+    │   ├── SecretNotFoundError       Airflow has no such variable or connection
     │   ├── JobResultError            the job's result cannot become an XCom
     │   └── PoolsError                pools cannot be planned or written as things stand
     └── RetryableError                another try may succeed
         ├── DatabaseUnavailableError  no sound answer from Airflow's database
         ├── RayUnavailableError       no sound answer: unreachable, 5xx, broken or late
         │   └── JobNotFoundError      Ray does not know the submission id
+        ├── StorageUnavailableError   no sound answer from S3 or STS
         ├── ResultLostError           the job succeeded, but what it handed back cannot be read
         ├── PackageLostError          a package of the job left the cluster before its start
         └── JobFailedError            the job ended, and not well: user code, by its exit code
@@ -25,6 +28,7 @@
             ├── JobTimeoutError       it ran longer than ``job_timeout`` or ``execution_timeout``
             ├── JobSetupError         its runtime environment could not be set up this time
             ├── JobStartTimeoutError  it waited longer than ``queue_timeout``, or than Ray allows
+            ├── TicketLostError       its ticket was claimed before, or its storage was away
             ├── JobLostError          its node or supervisor died, or Ray forgot it
             └── JobStoppedError       somebody stopped it
 
@@ -117,6 +121,14 @@ class RuntimeEnvError(TerminalError):
     """Ray could not build the runtime environment: the request itself has to change."""
 
 
+class StorageDeniedError(TerminalError):
+    """S3 or STS refuses what the tenant's role should allow. ``code`` in the details is theirs."""
+
+
+class SecretNotFoundError(TerminalError):
+    """Airflow has no variable or connection of a name in a task's ``secrets``."""
+
+
 class JobResultError(TerminalError):
     """The entrypoint succeeded, but its result cannot become an XCom."""
 
@@ -135,6 +147,10 @@ class RayUnavailableError(RetryableError):
 
 class JobNotFoundError(RayUnavailableError):
     """Ray does not know the submission id (404)."""
+
+
+class StorageUnavailableError(RetryableError):
+    """No sound answer from S3 or STS."""
 
 
 class ResultLostError(RetryableError):
@@ -165,6 +181,13 @@ class JobStartTimeoutError(JobFailedError):
     """The job waited in Ray longer than ``queue_timeout``, or than Ray's own start time-out (900 s).
 
     ``deadline`` in the details names which.
+    """
+
+
+class TicketLostError(JobFailedError):
+    """The job's ticket was gone when its runner came to claim it, or could not be had.
+
+    Somebody else may have claimed it: what is in it must then be held for known.
     """
 
 

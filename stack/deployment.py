@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_provider_raytenant.local.s3_server import ROLE_ARN
 from stack import flights
 from stack.stack import Stack
 
@@ -16,6 +17,7 @@ NODE_ENV = {"PIP_NO_COMPILE": "1"}
 """On two cores, compiling all of a package for a job's environment takes longer than the job."""
 
 RAY_CONN_ID = "ray_shared"
+AWS_CONN_ID = "aws_lake"
 DEPLOYMENT = "demo"
 
 TENANT_FILE = """\
@@ -23,7 +25,7 @@ deployment: demo
 defaults:
   cluster: shared
   storage: s3://{bucket}/tenants/{{tenant}}
-  credentials: node
+  credentials: {{aws_conn_id: aws_lake, role_arn: "{role_arn}"}}
 clusters:
   shared:
     ray_conn_id: ray_shared
@@ -43,14 +45,27 @@ tenants:
 def write_tenant_file(path: Path, bucket: str = "raytenant", text: str = TENANT_FILE) -> Path:
     """Write the tenant file for a bucket of the local S3 server."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text.format(bucket=bucket), encoding="utf-8")
+    path.write_text(text.format(bucket=bucket, role_arn=ROLE_ARN), encoding="utf-8")
     return path
 
 
 def airflow_environment(stack: Stack) -> Mapping[str, str]:
-    """The connection to the stack's Ray cluster, for Airflow's processes."""
-    connection = {"conn_type": "ray", "host": stack.ray.dashboard_url, "password": stack.ray.token}
-    return {f"AIRFLOW_CONN_{RAY_CONN_ID.upper()}": json.dumps(connection)}
+    """The connections to the stack's Ray cluster and S3, for Airflow's processes."""
+    ray: dict[str, object] = {
+        "conn_type": "ray",
+        "host": stack.ray.dashboard_url,
+        "password": stack.ray.token,
+    }
+    connections: dict[str, dict[str, object]] = {RAY_CONN_ID: ray}
+    if stack.s3 is not None:
+        # Only Airflow has these keys. They assume the role; the cluster's nodes have none at all.
+        connections[AWS_CONN_ID] = {
+            "conn_type": "aws",
+            "login": stack.s3.access_key,
+            "password": stack.s3.secret_key,
+            "extra": {"endpoint_url": stack.s3.endpoint_url, "region_name": stack.s3.region},
+        }
+    return {f"AIRFLOW_CONN_{name.upper()}": json.dumps(each) for name, each in connections.items()}
 
 
 def seed_flights(stack: Stack, months: tuple[int, ...] = (1,)) -> int:

@@ -166,7 +166,7 @@ class Stack:
             self._until_left.close()
 
     def _start_side_by_side(self) -> None:
-        """Two chains: Ray needs S3's keys in its environment, Airflow's tables need PostgreSQL."""
+        """Two chains: S3 and Ray, PostgreSQL and Airflow's tables."""
         pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="stack")
         chains = [pool.submit(self._start_s3_and_ray), pool.submit(self._start_postgres_and_tables)]
         try:
@@ -198,7 +198,7 @@ class Stack:
                 size.memory_bytes,
                 self._ray_binary,
                 size.token,
-                {**(self.s3.environment() if self.s3 else {}), **size.env},
+                dict(size.env),
                 size.gpus,
                 size.labels,
                 size.head_cpus,

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from airflow_provider_raytenant.domain.access import CLAIM_VARIABLE
 from airflow_provider_raytenant.domain.dedication import Sets, driver_selector, task_options, token
 from airflow_provider_raytenant.domain.labels import matches
 from airflow_provider_raytenant.domain.resources import Resources, Workers, slots_for
@@ -26,6 +27,9 @@ ADOPTABLE_KEY: Final = METADATA_PREFIX + "adoptable"
 """In the metadata of a job that its task's next try may go on with."""
 
 RUNNER_MODULE: Final = "raytenant_runner"
+HOOK_KEY: Final = "worker_process_setup_hook"
+WORKER_HOOK: Final = f"{RUNNER_MODULE}.worker.setup"
+OWN_HOOK_VARIABLE: Final = "RAYTENANT_SETUP_HOOK"
 ARCHIVES: Final = (".zip", ".tar.gz", ".tgz", ".whl")
 
 
@@ -195,6 +199,7 @@ def job_env_vars(identity: TryIdentity, storage: str | None) -> dict[str, str]:
         "RAYTENANT_TASK_ID": identity.task_id,
         "RAYTENANT_MAP_INDEX": str(identity.map_index),
         "RAYTENANT_TRY_NUMBER": str(identity.try_number),
+        "RAYTENANT_SUBMISSION_ID": identity.submission_id,
     }
     return names if storage is None else {**names, "RAYTENANT_STORAGE": storage}
 
@@ -241,6 +246,27 @@ def job_request(
     if placement.selector:
         request["entrypoint_label_selector"] = dict(placement.selector)
     return request
+
+
+def with_claim(request: Mapping[str, Any], address: str) -> dict[str, Any]:
+    """The request as it is submitted for a job that was granted something.
+
+    The address is added no sooner: Airflow keeps what a trigger has in its arguments.
+    """
+    env = request["runtime_env"]
+    env_vars = {**env.get("env_vars", {}), CLAIM_VARIABLE: address}
+    return {**request, "runtime_env": {**env, "env_vars": env_vars}}
+
+
+def with_worker_hook(runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+    """The environment of a job whose Ray workers, too, are to have what it was granted.
+
+    Ray takes one hook only, so the runner's calls the job's own.
+    """
+    env = {**runtime_env, HOOK_KEY: WORKER_HOOK}
+    if HOOK_KEY in runtime_env:
+        env["env_vars"] = {**runtime_env.get("env_vars", {}), OWN_HOOK_VARIABLE: runtime_env[HOOK_KEY]}
+    return env
 
 
 def checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, str]:

@@ -24,6 +24,7 @@ from airflow_provider_raytenant.exceptions import (
     ResultLostError,
     RuntimeEnvError,
     TerminalError,
+    TicketLostError,
 )
 
 FAILURE_KEY: Final = "raytenant_failure"
@@ -186,6 +187,9 @@ def _failure(job: JobInfo, record: Mapping[str, Any], deadline: tuple[str, float
         )
     if record.get("outcome") == "no_ticket":
         return JobStoppedError, "the job was stopped before it started: its entrypoint did not run", {}
+    if record.get("outcome") == "no_claim":
+        taken = "the job did not get its credentials: its ticket was claimed before, or could not be had"
+        return TicketLostError, f"{taken}; its entrypoint did not run", {}
     if job.status is JobStatus.STOPPED:
         return JobStoppedError, "the job was stopped, and not by its task", {}
     known = _BY_ERROR_TYPE.get(job.error_type or "")

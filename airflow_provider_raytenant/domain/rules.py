@@ -16,7 +16,8 @@ from airflow_provider_raytenant.domain import rule_defaults
 from airflow_provider_raytenant.domain.package_sources import Source, refused, sources_of
 from airflow_provider_raytenant.domain.quantities import format_count, format_memory
 from airflow_provider_raytenant.domain.resources import Resources, Workers
-from airflow_provider_raytenant.domain.tenants import Rules, Tenant
+from airflow_provider_raytenant.domain.secrets import Secret
+from airflow_provider_raytenant.domain.tenants import RoleCredentials, Rules, Tenant
 from airflow_provider_raytenant.exceptions import PolicyError
 
 _USERINFO = re.compile(r"://[^/\s@]*@")
@@ -64,16 +65,40 @@ def check_environment(tenant: Tenant, env: Mapping[str, Any]) -> None:
             tenant, "runtime_env", "runtime_env.config", "log_files", "setup_timeout_seconds, eager_install"
         )
     for name in env.get("env_vars", {}):
-        if _like(name, rules.env_vars.deny) and not _like(name, rules.env_vars.allow):
-            denied = f"names other than {', '.join(rules.env_vars.deny)}"
-            but = f", or {', '.join(rules.env_vars.allow)}" if rules.env_vars.allow else ""
-            _breach(tenant, "env_vars", "env_vars", name, denied + but)
+        _check_variable(tenant, "env_vars", name)
     sources = [*map(Source.parse, rules.pip_index), *sources_of(tenant.runtime_env)]
     for installer in ("pip", "uv"):
         for key, found in refused(installer, env[installer], sources) if installer in env else ():
             named = ", ".join(rules.pip_index) or "none beside the tenant's own"
             allowed = f"requirements such as pandas==2.2.3 and plain options; sources: {named}"
             _breach(tenant, "pip_index", key, found, allowed)
+
+
+def check_secrets(tenant: Tenant, secrets: Mapping[str, Secret]) -> None:
+    """The rule ``secrets``, and ``env_vars`` for the variables that they fill.
+
+    :raises PolicyError: a breach, or the tenant has no way for a secret to travel.
+    """
+    for name, secret in secrets.items():
+        key = f"secrets[{name!r}]"
+        if not any(fnmatchcase(secret.name, pattern) for pattern in tenant.rules.secrets):
+            allowed = ", ".join(tenant.rules.secrets) or "none"
+            _breach(tenant, "secrets", key, str(secret), allowed)
+        _check_variable(tenant, key, name)
+    if secrets and not isinstance(tenant.credentials, RoleCredentials):
+        raise PolicyError(
+            f"secrets: found {', '.join(secrets)}; allowed for tenant {tenant.name}: none, since they travel "
+            "through its storage, which needs credentials: {aws_conn_id, role_arn} in the tenant file",
+            rule="credentials",
+        )
+
+
+def _check_variable(tenant: Tenant, key: str, name: str) -> None:
+    rules = tenant.rules.env_vars
+    if _like(name, rules.deny) and not _like(name, rules.allow):
+        denied = f"names other than {', '.join(rules.deny)}"
+        but = f", or {', '.join(rules.allow)}" if rules.allow else ""
+        _breach(tenant, "env_vars", key, name, denied + but)
 
 
 def check_origin(tenant: Tenant, bundle: str | None, team: str | None) -> None:

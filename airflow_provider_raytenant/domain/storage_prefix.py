@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-ALLOWED = "s3://bucket/prefix without '..', '.', empty or percent-encoded segments"
+ALLOWED = "s3://bucket/prefix without '..', '.', empty segments, and characters such as %, * and $"
 
+# The last two have a meaning in a policy.
+_REFUSED = re.compile(r"[%\\?#\x00-\x1f\x7f*$]")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
@@ -37,7 +39,7 @@ class StoragePrefix:
         if not _BUCKET.fullmatch(bucket):
             raise wrong
         segments = tuple(path.removesuffix("/").split("/")) if path else ()
-        if any(s in ("", ".", "..") or re.search(r"[%\\?#\x00-\x1f\x7f]", s) for s in segments):
+        if any(s in ("", ".", "..") or re.search(_REFUSED, s) for s in segments):
             raise wrong
         return cls(bucket, segments)
 

@@ -6,6 +6,7 @@ Every wrong value says what was found and what is allowed.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -21,7 +22,8 @@ from pydantic import (
     model_validator,
 )
 
-from airflow_provider_raytenant.domain import quantities, rule_defaults, runtime_env
+from airflow_provider_raytenant.domain import access, quantities, rule_defaults, runtime_env
+from airflow_provider_raytenant.domain.durations import parse_duration
 from airflow_provider_raytenant.domain.package_sources import checked_source
 from airflow_provider_raytenant.domain.resources import Resources
 from airflow_provider_raytenant.domain.storage_prefix import StoragePrefix
@@ -59,6 +61,17 @@ def _weight(value: Any) -> float:
     return float(value)
 
 
+def _lifetime(value: Any) -> int:
+    allowed = f"{access.SHORTEST_SECONDS // 60}m to {access.LONGEST_SECONDS // 3600}h, as 90m or as seconds"
+    seconds: Any = None
+    with contextlib.suppress(ValueError):
+        seconds = parse_duration(value) if isinstance(value, str) else value
+    whole = isinstance(seconds, int) and not isinstance(seconds, bool)
+    if whole and access.SHORTEST_SECONDS <= seconds <= access.LONGEST_SECONDS:
+        return int(seconds)
+    raise ValueError(f"found {value!r}; allowed: {allowed}")
+
+
 _MEMORY_SCHEMA = {
     "anyOf": [
         {"type": "integer", "minimum": 0, "maximum": quantities.LARGEST_MEMORY},
@@ -82,6 +95,18 @@ Count = Annotated[
 ]
 Fraction = Annotated[float, BeforeValidator(quantities.parse_fraction), WithJsonSchema(_FRACTION_SCHEMA)]
 Slots = Annotated[int, BeforeValidator(_whole), WithJsonSchema({"type": "integer", "minimum": 0})]
+Lifetime = Annotated[
+    int,
+    BeforeValidator(_lifetime),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": access.SHORTEST_SECONDS, "maximum": access.LONGEST_SECONDS},
+                {"type": "string", "pattern": r"^[0-9]{1,10}\s*[smhd]$"},
+            ]
+        }
+    ),
+]
 Weight = Annotated[
     float,
     BeforeValidator(_weight),
@@ -247,10 +272,17 @@ class DedicatedNodes(Part):
 
 
 class RoleCredentials(Part):
-    """Scoped credentials of a role, assumed through an Airflow AWS connection."""
+    """Credentials of a role, for each try anew and narrowed to the tenant's prefix.
+
+    They are had through an Airflow AWS connection, which needs the right to assume the role and no other.
+    """
 
     aws_conn_id: Annotated[str, Field(min_length=1)]
     role_arn: Annotated[str, Field(pattern=r"^arn:[\w-]+:iam::\d{12}:role/.+$")]
+    duration: Lifetime = access.DEFAULT_SECONDS
+    """How long they are valid (``1h``); jobs that run longer get new ones in time."""
+    node_endpoint_url: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+/?$")] | None = None
+    """Where nodes find S3, if elsewhere than Airflow does, ``http://s3.internal:9000``."""
 
 
 Pattern = Annotated[str, Field(min_length=1)]
@@ -284,6 +316,8 @@ class Rules(Part):
     """Keys of Ray's runtime environment that a task may use, as arguments too."""
     pip_index: list[PackageSource] = Field(default_factory=list)
     """Addresses that a task's ``pip`` and ``uv`` may name, and all below them."""
+    secrets: list[Pattern] = Field(default_factory=list)
+    """Airflow variables and connections that its tasks' ``secrets`` may name; none by default."""
     image_uri: Annotated[bool, Field(strict=True)] = False
     """Whether a task may name a container image."""
     env_vars: EnvVarNames = Field(default_factory=EnvVarNames)

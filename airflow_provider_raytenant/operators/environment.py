@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider_raytenant.domain import runtime_env as envs
 from airflow_provider_raytenant.domain.job_spec import checked_archive
 from airflow_provider_raytenant.domain.rules import check_environment
+from airflow_provider_raytenant.domain.tenants import RoleCredentials, Tenant
 from airflow_provider_raytenant.exceptions import PolicyError, RequestError
 from airflow_provider_raytenant.operators.secrets import refuse_secrets
 from airflow_provider_raytenant.ray_api.packages import Package, folder_package, runner_package
@@ -60,7 +61,7 @@ def job_environment(
     if "working_dir" in env:
         location = env["working_dir"]
         if _is_url(location):
-            env["working_dir"], copy_cwd = checked_archive("working_dir", location, tenant), True
+            env["working_dir"], copy_cwd = _archive("working_dir", location, tenant), True
         else:
             path = _local_folder("working_dir", location, roots)
             folder = _named("working_dir", path, tenant.name, "", excludes)
@@ -73,7 +74,7 @@ def job_environment(
     for index, location in enumerate(env.get("py_modules", [])):
         argument = f"py_modules[{index}]"
         if _is_url(location):
-            modules.append(checked_archive(argument, location, tenant))
+            modules.append(_archive(argument, location, tenant))
         else:
             path = _local_folder(argument, location, roots)
             package = _named(argument, path, tenant.name, path.name, excludes)
@@ -82,6 +83,16 @@ def job_environment(
     # Ray keeps their order on Python's path: no module of the job's can stand in for the runner.
     env["py_modules"] = [packages[0].uri, *modules]
     return env, packages, copy_cwd
+
+
+def _archive(argument: str, location: str, tenant: Tenant) -> str:
+    url = checked_archive(argument, location, tenant)
+    if isinstance(tenant.credentials, RoleCredentials):
+        raise RequestError(
+            f"{argument}: found {location!r}; allowed for tenant {tenant.name}: folders beside the DAG file, "
+            "since Ray fetches an archive with the rights of the node, and not with the tenant's own"
+        )
+    return url
 
 
 def _task_env(operator: RayTenantJobOperator) -> dict[str, Any]:

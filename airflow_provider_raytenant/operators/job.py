@@ -14,6 +14,9 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_provider_raytenant.domain.lifecycle import OUTAGE_BUDGET, QUEUE_TIMEOUT
 from airflow_provider_raytenant.domain.outcome import FAILURE_KEY, Outcome
 from airflow_provider_raytenant.domain.resources import Workers
+from airflow_provider_raytenant.domain.rules import check_secrets
+from airflow_provider_raytenant.domain.secrets import Secret, checked_secrets
+from airflow_provider_raytenant.domain.tenants import RoleCredentials
 from airflow_provider_raytenant.exceptions import (
     JobFailedError,
     PackageLostError,
@@ -21,7 +24,7 @@ from airflow_provider_raytenant.exceptions import (
     RequestError,
 )
 from airflow_provider_raytenant.links.dashboard import RayJobLink
-from airflow_provider_raytenant.operators.sizing import SIZING_ARGUMENTS, SizedPartial, size
+from airflow_provider_raytenant.operators.sizing import SIZING_ARGUMENTS, SizedPartial, Sizing, size
 from airflow_provider_raytenant.runner.ending import EXIT_JOB_TIMEOUT, EXIT_NO_TICKET, EXIT_RESULT_REFUSED
 
 if TYPE_CHECKING:
@@ -30,7 +33,10 @@ if TYPE_CHECKING:
 
     from airflow_provider_raytenant.operators.wait import WaitedJob
 
-__all__ = ["RayTenantJobOperator", "Workers"]
+__all__ = ["RayTenantJobOperator", "Secret", "Workers"]
+
+CLAIM_MARGIN = 60
+"""Seconds before the end of its credentials in which a job is no longer to begin."""
 
 
 class RayTenantJobOperator(BaseOperator):
@@ -73,6 +79,10 @@ class RayTenantJobOperator(BaseOperator):
     :param pip: requirements, ``["pandas==2.2.3"]``; they win over the tenant's own by package. (templated)
     :param env_vars: environment of driver and workers, ``{"MODEL": "ridge"}``. Ray shows it to everybody
         on the cluster: nothing secret belongs here. (templated)
+    :param secrets: environment variables of driver and workers whose values stand in Airflow's secrets
+        backends, ``{"DB_PASSWORD": Secret.variable("acme_db_password")}``. They are looked up when the job is
+        submitted, appear nowhere in Ray or Airflow, and are masked in the job's output. The tenant's rule
+        ``secrets`` says which names it may use.
     :param runtime_env: any other key of Ray's runtime environment, ``{"excludes": ["*.csv"]}``. (templated)
     :param metadata: shown with the job on Ray's dashboard, ``{"owner": "ann"}``. (templated)
     :param job_timeout: seconds or a timedelta that the entrypoint may run, ``timedelta(hours=1)``. Default:
@@ -125,6 +135,7 @@ class RayTenantJobOperator(BaseOperator):
         py_modules: Sequence[str] | None = None,
         pip: Sequence[str] | Mapping[str, Any] | None = None,
         env_vars: Mapping[str, str] | None = None,
+        secrets: Mapping[str, Secret] | None = None,
         runtime_env: Mapping[str, Any] | None = None,
         metadata: Mapping[str, str] | None = None,
         job_timeout: timedelta | float | None = None,
@@ -156,10 +167,12 @@ class RayTenantJobOperator(BaseOperator):
         self.py_modules = py_modules
         self.pip = pip
         self.env_vars = env_vars
+        self.secrets = checked_secrets(secrets)
+        check_secrets(self.sizing.view.tenant, self.secrets)
         self.runtime_env = runtime_env
         self.metadata = metadata
         self.job_timeout = None if job_timeout is None else _seconds("job_timeout", job_timeout)
-        self.queue_timeout = _seconds("queue_timeout", queue_timeout)
+        self.queue_timeout = _within_life(self.sizing, _seconds("queue_timeout", queue_timeout))
         self.outage_budget = _seconds("outage_budget", outage_budget)
         self.skip_on_exit_code = _exit_codes(skip_on_exit_code)
         self.poll_interval = _seconds("poll_interval", poll_interval)
@@ -284,6 +297,21 @@ def _seconds(name: str, value: timedelta | float) -> float:
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 < seconds < 1e9:
         raise RequestError(f"{name}: found {value!r}; allowed: seconds above 0, or a timedelta")
     return float(seconds)
+
+
+def _within_life(sizing: Sizing, queue_timeout: float) -> float:
+    """The time that a job may wait, which is over before its ticket's address is."""
+    credentials = sizing.view.tenant.credentials
+    if not isinstance(credentials, RoleCredentials):
+        return queue_timeout
+    longest = credentials.duration - CLAIM_MARGIN
+    if queue_timeout > longest:
+        raise RequestError(
+            f"queue_timeout: found {queue_timeout:g} s; allowed for tenant {sizing.view.tenant.name}: "
+            f"at most {longest} s, since a job claims its credentials when it starts, and they are valid for "
+            f"{credentials.duration} s (credentials.duration of the tenant file)"
+        )
+    return queue_timeout
 
 
 def _exit_codes(value: int | Sequence[int] | None) -> list[int]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from airflow.sdk import BaseOperator
 
+from airflow_provider_raytenant.domain.access import Access
 from airflow_provider_raytenant.domain.capacity import Node
 from airflow_provider_raytenant.domain.dedication import misfit_of
 from airflow_provider_raytenant.domain.job_spec import (
@@ -23,10 +24,12 @@ from airflow_provider_raytenant.domain.job_spec import (
     checked_metadata,
     job_request,
     runner_entrypoint,
+    with_worker_hook,
 )
 from airflow_provider_raytenant.domain.lifecycle import Limits, outage_pause
-from airflow_provider_raytenant.domain.rules import check_origin
+from airflow_provider_raytenant.domain.rules import check_origin, check_secrets
 from airflow_provider_raytenant.domain.status import LIVE
+from airflow_provider_raytenant.domain.tenants import RoleCredentials
 from airflow_provider_raytenant.exceptions import (
     DoesNotFitError,
     RayUnavailableError,
@@ -83,6 +86,7 @@ class Prepared:
     resume_on_worker: bool
     retries_left: bool
     push_result: bool
+    access: Access | None = None
 
     @property
     def submission_id(self) -> str:
@@ -100,6 +104,7 @@ class Prepared:
             resume_on_worker=self.resume_on_worker,
             retries_left=self.retries_left,
             push_result=self.push_result,
+            access=self.access.to_json() if self.access else None,
         )
 
 
@@ -118,6 +123,9 @@ def prepare(operator: RayTenantJobOperator, context: Context, *, keep: str | Non
     deadline = settings.limits.of_runner
     env, packages, copy_cwd = job_environment(operator, view, context, identity.submission_id)
     env["py_modules"].append(ticket_package(identity.submission_id).uri)
+    access = _access(operator, view, identity.submission_id)
+    if access is not None:
+        env = with_worker_hook(env)
     entrypoint = runner_entrypoint(
         checked_entrypoint(operator.entrypoint),
         ticket=identity.submission_id,
@@ -156,6 +164,24 @@ def prepare(operator: RayTenantJobOperator, context: Context, *, keep: str | Non
         resume_on_worker=_needs_worker(operator),
         retries_left=ti.try_number <= (ti.max_tries or 0),
         push_result=bool(operator.do_xcom_push),
+        access=access,
+    )
+
+
+def _access(operator: RayTenantJobOperator, view: TenantView, submission_id: str) -> Access | None:
+    """What the job is to be granted; ``None`` for a tenant without credentials of its own."""
+    check_secrets(view.tenant, operator.secrets)
+    credentials, prefix = view.tenant.credentials, view.tenant.prefix
+    if not isinstance(credentials, RoleCredentials) or prefix is None:
+        return None
+    return Access(
+        aws_conn_id=credentials.aws_conn_id,
+        role_arn=credentials.role_arn,
+        prefix=str(prefix),
+        submission_id=submission_id,
+        duration=credentials.duration,
+        node_endpoint_url=credentials.node_endpoint_url,
+        secrets=operator.secrets,
     )
 
 

@@ -56,7 +56,6 @@ def size(
         )
     _check_selector(label_selector)
     view = tenant_file.view(tenant_file.config_file(), tenant)
-    _check_credentials(view)
     try:
         driver = request("", num_cpus, memory, num_gpus, resources)
     except ValueError as error:
@@ -96,16 +95,6 @@ def _check_selector(selector: Any) -> None:
     if not texts:
         raise RequestError(
             f"label_selector: found {selector!r}; allowed: a dict of label to condition, both texts"
-        )
-
-
-def _check_credentials(view: TenantView) -> None:
-    """Refuse what would run with wider rights than the file asks for."""
-    if view.tenant.credentials not in (None, "node"):
-        raise PolicyError(
-            f"tenant {view.tenant.name}: credentials: found a role; allowed in this version: node "
-            "(the job would run with the node's own rights, which are wider)",
-            rule="credentials",
         )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
+from airflow_provider_raytenant.domain.access import Access
 from airflow_provider_raytenant.domain.adoption import adoptable
 from airflow_provider_raytenant.domain.job_info import JobInfo
 from airflow_provider_raytenant.domain.outcome import Outcome
@@ -21,6 +22,7 @@ from airflow_provider_raytenant.domain.status import JobStatus
 from airflow_provider_raytenant.exceptions import JobNotFoundError, JobStoppedError
 from airflow_provider_raytenant.hooks import log_settings
 from airflow_provider_raytenant.hooks.ray import RayHook
+from airflow_provider_raytenant.hooks.secrets import look_up
 from airflow_provider_raytenant.operators.held import HeldJob
 from airflow_provider_raytenant.operators.prepare import Prepared, prepare, through_outages
 from airflow_provider_raytenant.ray_api.client import RayClient
@@ -28,6 +30,7 @@ from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.shared import shared_cluster
 from airflow_provider_raytenant.ray_api.stopping import SUBMIT_SETTLES, stop_job
 from airflow_provider_raytenant.ray_api.watch import JobWatch, LogCopy
+from airflow_provider_raytenant.storage.grants import JobGrant
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -41,6 +44,7 @@ class WaitedJob:
 
     endpoint: RayEndpoint
     submission_id: str
+    access: Access | None = None
 
 
 def run_here(operator: RayTenantJobOperator, context: Context) -> Outcome:
@@ -51,7 +55,10 @@ def run_here(operator: RayTenantJobOperator, context: Context) -> Outcome:
     note = HeldJob(context, operator.log)
     left_behind = _left_behind(operator, note)
     prepared = prepare(operator, context, keep=left_behind)
-    operator.wait_for(WaitedJob(prepared.endpoint, left_behind or prepared.submission_id))
+    name = left_behind or prepared.submission_id
+    access = replace(prepared.access, submission_id=name) if prepared.access else None
+    prepared = replace(prepared, access=access)
+    operator.wait_for(WaitedJob(prepared.endpoint, name, access))
     if operator.killed:
         raise JobStoppedError("the task was killed before its job was submitted")
     try:
@@ -70,7 +77,10 @@ def stop_here(job: WaitedJob, log: Any) -> None:
 
     async def stop() -> bool:
         async with RayClient(job.endpoint) as client:
-            return await stop_job(client, job.submission_id, settle=SUBMIT_SETTLES)
+            ended = await stop_job(client, job.submission_id, settle=SUBMIT_SETTLES)
+        if job.access is not None:
+            await _grant(job.access, log, 0.0).withdraw()
+        return ended
 
     # Airflow calls `on_kill` in a signal handler: this thread's event loop is in the middle of `run_here`.
     with ThreadPoolExecutor(1) as apart:
@@ -103,8 +113,15 @@ async def _look(endpoint: RayEndpoint, submission_id: str) -> JobInfo | None:
             return None
 
 
+def _grant(access: Access, log: Any, patience: float) -> JobGrant:
+    return JobGrant(access, lambda: look_up(access.secrets), lambda text: log.info("%s", text), patience)
+
+
 async def _watch(prepared: Prepared, left_behind: str | None, log: Any) -> Outcome:
     name = left_behind or prepared.submission_id
+    grant = None
+    if prepared.access is not None:
+        grant = _grant(prepared.access, log, prepared.settings.limits.outage_budget)
     # Airflow itself keeps `execution_timeout` here, by an alarm in this process.
     settings = replace(prepared.settings, prepared_at=0.0)
     async with shared_cluster(prepared.endpoint) as cluster:
@@ -116,5 +133,6 @@ async def _watch(prepared: Prepared, left_behind: str | None, log: Any) -> Outco
             note=lambda text: log.info("%s", text),
             log=LogCopy(log_settings.max_bytes(), prepared.endpoint.job_page(name)),
             adopt=left_behind,
+            claim=grant.issue if grant else None,
         )
-        return await watch.run()
+        return await (watch.run() if grant is None else grant.while_it_runs(watch.run()))

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
-from airflow_provider_raytenant.domain.job_spec import METADATA_PREFIX
+from airflow_provider_raytenant.domain.job_spec import METADATA_PREFIX, with_claim
 from airflow_provider_raytenant.domain.lifecycle import (
     CheckSupervisor,
     End,
@@ -106,6 +106,7 @@ class JobWatch:
     :param note: gets what happens: status changes, outages.
     :param log: how to copy the output.
     :param adopt: the submission id of a job that is there already: it is followed, and nothing submitted.
+    :param claim: gives, right before the submit, the address by which the job claims what it is granted.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class JobWatch:
         note: Callable[[str], None],
         log: LogCopy | None = None,
         adopt: str | None = None,
+        claim: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         self._cluster = cluster
         self._client = cluster.client
@@ -126,6 +128,7 @@ class JobWatch:
         self._note = note
         self._log = log or LogCopy()
         self._adopt = adopt
+        self._claim = claim
         self._submission_id: str = adopt or request["submission_id"]
         self._life = Lifecycle(self._submission_id, settings.limits_now(), time.monotonic())
         self._stop = JobStop(self._client, self._submission_id)
@@ -213,7 +216,12 @@ class JobWatch:
     async def _submit(self) -> bool:
         if not await self._pin_packages():
             return False
-        return await self._client.submit(self._request)
+        if self._claim is None:
+            return await self._client.submit(self._request)
+        # A job that is there has been given its ticket; another one would never be claimed.
+        if await self._is_known():
+            return False
+        return await self._client.submit(with_claim(self._request, await self._claim()))
 
     async def _pin_packages(self) -> bool:
         """See that the job's packages are on the cluster and stay there until it starts.

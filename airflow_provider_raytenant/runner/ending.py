@@ -13,13 +13,17 @@ EXIT_NOT_FOUND = 127  # as POSIX shells
 
 
 class Outcome(str, Enum):
-    """What became of the entrypoint. NO_TICKET: the job was stopped before it could start."""
+    """What became of the entrypoint. NO_TICKET: the job was stopped before it could start.
+
+    NO_CLAIM: what it was granted could not be claimed.
+    """
 
     EXITED = "exited"
     SIGNALED = "signaled"
     JOB_TIMEOUT = "job_timeout"
     NOT_STARTED = "not_started"
     NO_TICKET = "no_ticket"
+    NO_CLAIM = "no_claim"
 
 
 class Ending:

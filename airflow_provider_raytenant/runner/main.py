@@ -13,7 +13,7 @@ from .ending import EXIT_NO_TICKET, EXIT_NOT_EXECUTABLE, EXIT_RESULT_REFUSED, EX
 from .result import RESULT_PATH_VARIABLE, ResultRefused, read_result
 from .signals import SignalQueue, die_by
 from .supervise import supervise
-from .ticket import NoTicket, claim
+from .ticket import CLAIM_VARIABLE, NoClaim, NoTicket, claim
 from .working_copy import move_into_copy
 
 
@@ -44,6 +44,9 @@ def _run(arguments: list[str]) -> Ending:
     except NoTicket as error:
         say(str(error))
         return Ending(Outcome.NO_TICKET, exit_code=EXIT_NO_TICKET)
+    except NoClaim as error:
+        say(str(error))
+        return Ending(Outcome.NO_CLAIM, exit_code=EXIT_NO_TICKET)
     except NotStarted as error:
         say(str(error))
         return Ending(Outcome.NOT_STARTED, exit_code=error.exit_code)
@@ -55,6 +58,24 @@ def _run_in(directories: PrivateDirectories, signals: SignalQueue, options: Opti
     if options.ticket is not None:
         claim(options.ticket)
     environment = dict(os.environ)
+    url = environment.pop(CLAIM_VARIABLE, None)
+    if url is None:
+        return _run_entrypoint(directories, signals, options, environment)
+    # Here and not on top, since most jobs were granted nothing.
+    from .granted import Granted
+
+    try:
+        granted = Granted(url)
+    except OSError as error:
+        raise NotStarted(EXIT_NOT_EXECUTABLE, f"cannot make a private directory: {error}") from None
+    with granted:
+        granted.apply(environment)
+        return _run_entrypoint(directories, signals, options, environment)
+
+
+def _run_entrypoint(
+    directories: PrivateDirectories, signals: SignalQueue, options: Options, environment: dict[str, str]
+) -> Ending:
     try:
         result_path = os.path.join(directories.make("result"), "result.json")
         if options.private_cwd:

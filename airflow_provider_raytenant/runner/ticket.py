@@ -15,9 +15,16 @@ from collections.abc import Iterable
 FOLDER = "raytenant_ticket"
 FILE = "ticket.json"
 
+# The address of what the job was granted, where it was granted something (see `claim`).
+CLAIM_VARIABLE = "RAYTENANT_CLAIM"
+
 
 class NoTicket(Exception):
     """The entrypoint must not run; the message says why."""
+
+
+class NoClaim(Exception):
+    """What the job was granted cannot be had; the message says why."""
 
 
 def claim(submission_id: str, places: Iterable[str] | None = None) -> None:

@@ -20,17 +20,20 @@ from airflow.triggers.base import (
     TriggerEvent,
 )
 
+from airflow_provider_raytenant.domain.access import Access
 from airflow_provider_raytenant.domain.lifecycle import outage_pause
 from airflow_provider_raytenant.domain.outcome import FAILURE_KEY, Outcome
 from airflow_provider_raytenant.exceptions import PackageLostError, RayTenantError, RetryableError
 from airflow_provider_raytenant.hooks import log_settings
 from airflow_provider_raytenant.hooks.ray import RayHook
+from airflow_provider_raytenant.hooks.secrets import look_up
 from airflow_provider_raytenant.links.dashboard import RayJobLink
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.log_position import LogPosition
 from airflow_provider_raytenant.ray_api.shared import SharedCluster, shared_cluster
 from airflow_provider_raytenant.ray_api.stopping import SUBMIT_SETTLES, stop_job
 from airflow_provider_raytenant.ray_api.watch import JobWatch, LogCopy, WatchSettings
+from airflow_provider_raytenant.storage.grants import JobGrant
 from airflow_provider_raytenant.triggers.task import OwnTask
 
 RESUME_NOT_BEFORE: Final = 10.0
@@ -70,6 +73,7 @@ class RayTenantJobTrigger(BaseTrigger):
     :param retries_left: whether Airflow would try again; a failure that no retry can mend then needs a
         worker to say so.
     :param push_result: whether the job's result becomes an XCom.
+    :param access: what the job is granted, by reference: what :meth:`Access.to_json` gives.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class RayTenantJobTrigger(BaseTrigger):
         resume_on_worker: bool,
         retries_left: bool,
         push_result: bool,
+        access: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.ray_conn_id = ray_conn_id
@@ -89,6 +94,7 @@ class RayTenantJobTrigger(BaseTrigger):
         self.resume_on_worker = resume_on_worker
         self.retries_left = retries_left
         self.push_result = push_result
+        self.access = access
         self._copied_from: dict[str, int] = {_THIS_PROCESS: 0}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -102,6 +108,7 @@ class RayTenantJobTrigger(BaseTrigger):
                 "resume_on_worker": self.resume_on_worker,
                 "retries_left": self.retries_left,
                 "push_result": self.push_result,
+                "access": self.access,
             },
         )
 
@@ -193,6 +200,9 @@ class RayTenantJobTrigger(BaseTrigger):
         except Exception as error:
             self.log.warning("Job %s could not be stopped: %s", self.submission_id, error)
             return False
+        grant = self._grant()
+        if ended and grant is not None:
+            await grant.withdraw()
         told = "has ended" if ended else "was told to stop, but still lives"
         self.log.info("The task is %s: job %s %s.", state or "gone", self.submission_id, told)
         return ended
@@ -237,9 +247,17 @@ class RayTenantJobTrigger(BaseTrigger):
         try:
             async with self._cluster() as cluster:
                 settings = WatchSettings.from_json(self.watch)
-                return await JobWatch(
-                    cluster, self.request, settings, self._say, self._say, self._log_copy(cluster)
-                ).run()
+                grant = self._grant()
+                watch = JobWatch(
+                    cluster,
+                    self.request,
+                    settings,
+                    self._say,
+                    self._say,
+                    self._log_copy(cluster),
+                    claim=grant.issue if grant else None,
+                )
+                return await (watch.run() if grant is None else grant.while_it_runs(watch.run()))
         except RayTenantError as error:
             return Outcome(self.submission_id, error=error)
         except Exception as error:
@@ -248,6 +266,12 @@ class RayTenantJobTrigger(BaseTrigger):
             return Outcome(
                 self.submission_id, error=RetryableError(f"unexpected {type(error).__name__}: {error}")
             )
+
+    def _grant(self) -> JobGrant | None:
+        if self.access is None:
+            return None
+        access = Access.from_json(self.access)
+        return JobGrant(access, lambda: look_up(access.secrets), self._say, self._budget)
 
     @contextlib.asynccontextmanager
     async def _cluster(self) -> AsyncIterator[SharedCluster]:

@@ -272,6 +272,7 @@ def test_our_environment_and_metadata_win_and_the_callers_stay_their_own() -> No
             "RAYTENANT_TASK_ID": "load",
             "RAYTENANT_MAP_INDEX": "-1",
             "RAYTENANT_TRY_NUMBER": "2",
+            "RAYTENANT_SUBMISSION_ID": request["submission_id"],
             "RAYTENANT_STORAGE": "s3://lake/acme",
         },
     }

@@ -38,7 +38,10 @@ tenants:
       resources: [fpga]
       label_selector: {zone: [a]}
       pip_index: ["https://pkgs.example.org/simple"]
-  scoped: {credentials: {aws_conn_id: aws, role_arn: "arn:aws:iam::000000000000:role/jobs"}}
+  noded: {rules: {secrets: [noded_*]}}
+  scoped:
+    credentials: {aws_conn_id: aws, role_arn: "arn:aws:iam::000000000000:role/jobs"}
+    rules: {secrets: [scoped_*]}
 """
 
 

@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk import DAG, TaskGroup
 
 from airflow_provider_raytenant.exceptions import PolicyError, RequestError, TenantFileError
-from airflow_provider_raytenant.operators.job import RayTenantJobOperator, Workers
+from airflow_provider_raytenant.operators.job import RayTenantJobOperator, Secret, Workers
 
 
 def make(**kwargs: Any) -> RayTenantJobOperator:
@@ -69,9 +69,35 @@ def test_pool_and_slots_come_from_the_footprint(arguments: dict[str, Any], pool:
         (
             {"tenant": "umbrella"},
             TenantFileError,
-            ["tenants.umbrella", "acme, globex, initech, ruled"],
+            ["tenants.umbrella", "acme, globex, initech, noded, ruled"],
         ),
-        ({"tenant": "scoped"}, PolicyError, ["credentials", "node"]),
+        (
+            {"tenant": "scoped", "queue_timeout": 3600},
+            RequestError,
+            ["queue_timeout: found 3600 s", "at most 3540 s", "credentials.duration"],
+        ),
+        (
+            {"secrets": {"A": Secret.variable("acme_a")}},
+            PolicyError,
+            ["secrets['A']", "variable acme_a", "tenant acme: none", "rule secrets"],
+        ),
+        ({"secrets": {"A": "hunter2"}}, RequestError, ["secrets['A']: found a str", "Secret.variable"]),
+        ({"secrets": "hunter2"}, RequestError, ["secrets: found a str"]),
+        (
+            {"tenant": "scoped", "secrets": {"AWS_SECRET_ACCESS_KEY": Secret.variable("scoped_x")}},
+            PolicyError,
+            ["AWS_SECRET_ACCESS_KEY", "rule env_vars"],
+        ),
+        (
+            {"tenant": "scoped", "secrets": {"A": Secret.connection("globex_x")}},
+            PolicyError,
+            ["connection globex_x", "scoped_*", "rule secrets"],
+        ),
+        (
+            {"tenant": "noded", "secrets": {"A": Secret.variable("noded_a")}},
+            PolicyError,
+            ["secrets: found A", "tenant noded: none", "role_arn"],
+        ),
         ({"job_timeout": 0}, RequestError, ["job_timeout: found 0"]),
         ({"job_timeout": "1h"}, RequestError, ["job_timeout: found '1h'"]),
         ({"poll_interval": None}, RequestError, ["poll_interval: found None"]),

@@ -67,7 +67,8 @@ class Bench:
             bench.xcoms[key] = value
 
         class Watch:
-            def __init__(self, *arguments: Any) -> None: ...
+            def __init__(self, *arguments: Any, claim: Any) -> None:
+                assert claim is None
 
             async def run(self) -> Outcome:
                 await bench.ended.wait()
