@@ -146,7 +146,7 @@ def test_modules_and_the_runner_are_packages_too(tmp_path: Path, no_cluster: lis
         (
             {"working_dir": "s3://lake/tenants/acme/%2e%2e/globex/x.zip"},
             RequestError,
-            ["characters such as %"],
+            ["such as %"],
         ),
         ({"py_modules": ["s3://lake/tenants/globex/x.whl"]}, PolicyError, ["py_modules[0]"]),
         ({"runtime_env": {"working_dir": "s3://other/x.zip"}}, PolicyError, ["working_dir"]),
