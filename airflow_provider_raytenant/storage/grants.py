@@ -95,8 +95,10 @@ class JobGrant:
             self._note(f"{error}; its credentials expire by themselves.")
 
     async def _keep(self) -> None:
+        # Not `wait_for`, which loses a cancellation in Python 3.11 when what it waits for has just come.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._issued.wait(), UNKNOWN_LIFE)
+            async with asyncio.timeout(UNKNOWN_LIFE):
+                await self._issued.wait()
         while True:
             credentials = self._office.credentials
             if credentials is not None:
