@@ -13,7 +13,7 @@ from airflow_provider_raytenant.checks.nodes import judge_head, judge_nodes
 from airflow_provider_raytenant.checks.probe import Report, run_probe, wants_s3
 from airflow_provider_raytenant.checks.ray_version import judge_version
 from airflow_provider_raytenant.checks.start_timeout import judge_start_timeout, seen_in_records
-from airflow_provider_raytenant.checks.tenant import judge_credentials
+from airflow_provider_raytenant.checks.tenant import forget_roles, judge_credentials, try_roles
 from airflow_provider_raytenant.control.clusters import endpoint_of_connection
 from airflow_provider_raytenant.control.threads import ask
 from airflow_provider_raytenant.database.connections import read_type
@@ -68,18 +68,22 @@ async def look_at_cluster(
     """
     look = ClusterLook(name)
     report = None
+    roles = await try_roles(tenants)
+    urls = {tenant: trial.probe_url for tenant, (_, trial) in roles.items() if trial.probe_url}
     endpoint = await _connection(look, cluster.ray_conn_id)
     if endpoint is not None:
         look.add(judge_transport(endpoint))
         try:
             async with RayClient(endpoint, timeout=TIMEOUT, attempts=ATTEMPTS) as client:
                 if await _dashboard(look, client):
-                    report = await _inside(look, client, cluster, deployment, tenants, job_patience)
+                    report = await _inside(look, client, cluster, deployment, tenants, job_patience, urls)
         except ConnectionConfigError as error:
             look.add(failure("connection", str(error), "Correct the connection's certificate files."))
+    await forget_roles(roles)
     for tenant in tenants.values():
-        look.add(judge_credentials(tenant), tenant=tenant.name)
-        if report is not None and not report.trouble and wants_s3(tenant):
+        trial = roles[tenant.name][1] if tenant.name in roles else None
+        look.add(judge_credentials(tenant, trial), tenant=tenant.name)
+        if report is not None and not report.trouble and (wants_s3(tenant) or tenant.name in urls):
             look.add(judge_s3(tenant.name, tenant.storage or "", report), tenant=tenant.name)
     return look
 
@@ -134,6 +138,7 @@ async def _inside(
     deployment: str,
     tenants: Mapping[str, Tenant],
     job_patience: float | None,
+    urls: Mapping[str, str],
 ) -> Report | None:
     """Jobs API, authentication, nodes, and the doctor's job; its report."""
     seen = None
@@ -156,7 +161,7 @@ async def _inside(
     report = None
     if job_patience is not None and look.nodes:
         try:
-            report = await run_probe(client, deployment, tenants, job_patience)
+            report = await run_probe(client, deployment, tenants, job_patience, urls)
             look.add(*judge_report(report))
             seen = start_timeout_of(report) or seen
         except RayTenantError as error:

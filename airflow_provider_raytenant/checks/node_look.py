@@ -34,7 +34,9 @@ def look(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def try_s3(url: str, variables: dict[str, str]) -> str:
-    """Empty where the prefix can be listed, ``no boto3``, or what went wrong."""
+    """Empty where the prefix can be listed, or an address read; ``no boto3``, or what went wrong."""
+    if not url.startswith("s3://"):
+        return try_address(url)
     try:
         session = importlib.import_module("boto3").session.Session()
         config = importlib.import_module("botocore.config").Config(
@@ -55,6 +57,16 @@ def try_s3(url: str, variables: dict[str, str]) -> str:
     except (errors.BotoCoreError, errors.ClientError, ValueError) as error:
         return f"{type(error).__name__}: {error}"[:300]
     return ""
+
+
+def try_address(url: str) -> str:
+    """Empty where a presigned address can be read, or what went wrong, without its signature."""
+    request = importlib.import_module("urllib.request")
+    try:
+        with request.urlopen(url, timeout=S3_SECONDS):
+            return ""
+    except (OSError, ValueError) as error:
+        return f"{url.partition('?')[0]}: {type(error).__name__}: {getattr(error, 'reason', error)}"[:300]
 
 
 def look_at_all(spec: dict[str, Any]) -> dict[str, Any]:

@@ -41,19 +41,19 @@ def judge_report(report: Report) -> Iterator[Finding]:
 
 
 def judge_s3(tenant: str, url: str, report: Report) -> Finding:
-    """Whether the nodes can list a tenant's prefix."""
+    """Whether the nodes reach a tenant's prefix."""
     answers = [node.s3[tenant] for node in report.nodes.values() if tenant in node.s3]
     troubles = Counter(text for text in answers if text not in ("", "no boto3"))
     if troubles:
         worst, _ = troubles.most_common(1)[0]
         return failure(
             "S3",
-            f"{url} cannot be listed on {sum(troubles.values())} of {_nodes(len(answers))}: {worst}",
+            f"{url} cannot be reached on {sum(troubles.values())} of {_nodes(len(answers))}: {worst}",
             "Give the nodes credentials and an address with which they reach it.",
         )
     tried = answers.count("")
     if tried:
-        return ok("S3", f"{url} can be listed on {tried} of {_nodes(len(answers))}")
+        return ok("S3", f"{url} can be reached on {tried} of {_nodes(len(answers))}")
     why = "the nodes have no boto3" if answers else "no node told of it"
     return warning("S3", f"{url} was not tried: {why}", "Install boto3 on the nodes, or try it with a job.")
 

@@ -68,12 +68,18 @@ class Report:
     waited: bool = False
 
 
-def probe_request(submission_id: str, deployment: str, tenants: Mapping[str, Tenant]) -> dict[str, Any]:
-    """The body of ``POST /api/jobs/``. It shows no secret: Ray shows it to everyone."""
+def probe_request(
+    submission_id: str, deployment: str, tenants: Mapping[str, Tenant], urls: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The body of ``POST /api/jobs/``. It shows no secret: Ray shows it to everyone.
+
+    :param urls: by tenant, the presigned URL of an object that says nothing.
+    """
+    s3 = {name: (t.storage, _aws_variables(t)) for name, t in tenants.items() if wants_s3(t)}
     spec = {
         "packages": FOR_PIP,
         "seconds": NODE_SECONDS,
-        "s3": {name: (t.storage, _aws_variables(t)) for name, t in tenants.items() if wants_s3(t)},
+        "s3": {**s3, **{name: (url, {}) for name, url in (urls or {}).items()}},
     }
     script = Path(node_look.__file__).read_text(encoding="utf-8")
     return {
@@ -90,16 +96,21 @@ def wants_s3(tenant: Tenant) -> bool:
 
 
 async def run_probe(
-    client: RayClient, deployment: str, tenants: Mapping[str, Tenant], patience: float
+    client: RayClient,
+    deployment: str,
+    tenants: Mapping[str, Tenant],
+    patience: float,
+    urls: Mapping[str, str] | None = None,
 ) -> Report:
     """Run the job and read its report.
 
+    :param urls: by tenant, what nodes are to read of its storage without credentials of their own.
     :param patience: seconds that it may take.
     :raises RayTenantError: Ray gave no sound answer.
     """
     name = ID_PREFIX + uuid.uuid4().hex[:16]
     try:
-        await client.submit(probe_request(name, deployment, tenants))
+        await client.submit(probe_request(name, deployment, tenants, urls))
         deadline = time.monotonic() + patience
         info = await client.job(name)
         while not info.status.is_terminal and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Connections of type ``ray``: read by the commands, written by ``airflow raytenant local up``."""
+"""Connections: read by the commands, written by ``airflow raytenant local up``."""
 
 from __future__ import annotations
 
@@ -34,6 +34,19 @@ def read_type(conn_id: str) -> str:
         return Connection.get_connection_from_secrets(conn_id).conn_type or ""
     except AirflowNotFoundException:
         raise ConnectionConfigError(f"connection {conn_id}: found none; allowed: one of type ray") from None
+
+
+def read_uri(conn_id: str) -> str:
+    """A connection of any type, as a URI.
+
+    :raises ConnectionConfigError: there is no such connection.
+    """
+    try:
+        return str(Connection.get_connection_from_secrets(conn_id).get_uri())
+    except AirflowNotFoundException:
+        raise ConnectionConfigError(
+            f"connection {conn_id}: found none; allowed: one that is defined"
+        ) from None
 
 
 def write_ray_connection(conn_id: str, address: str, token: str | None) -> bool:

@@ -46,6 +46,8 @@ class ShortLivedS3:
     """What was refused, and why."""
     requests: list[str] = field(default_factory=list)
     """Method and what for, in their order."""
+    narrows: bool = True
+    """Whether it keeps to the prefix; without, a session has the whole role."""
     answers_nothing: bool = False
     """Answer 503 to everything: an outage."""
 
@@ -91,7 +93,7 @@ class ShortLivedS3:
             return "InvalidAccessKeyId"
         if time.time() > session.expires:
             return "ExpiredToken"
-        return None if name.startswith(session.prefix) else "AccessDenied"
+        return None if name.startswith(session.prefix) or not self.narrows else "AccessDenied"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -99,6 +101,12 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query, keep_blank_values=True)
+        if "list-type" in query:
+            bucket = self.path.partition("?")[0].strip("/")
+            if self._allowed_name(f"{bucket}/{query['prefix'][0]}") is not None:
+                self._answer(200, b"<ListBucketResult/>")
+            return
         name = self._allowed_name()
         if name is not None:
             body = self.s3.objects.get(name)
@@ -136,10 +144,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.s3.objects.pop(f"{bucket}/{key}", None)
         self._answer(200, b"<DeleteResult/>")
 
-    def _allowed_name(self) -> str | None:
+    def _allowed_name(self, name: str | None = None) -> str | None:
         if self._is_out():
             return None
-        name = urllib.parse.unquote(self.path.partition("?")[0]).lstrip("/")
+        name = name or urllib.parse.unquote(self.path.partition("?")[0]).lstrip("/")
         self.s3.requests.append(f"{self.command} {name}")
         reason = self.s3.why_refused(self._access_key(), name)
         if reason is not None:
