@@ -36,6 +36,7 @@ tenants:
     guarantee: 3
     weight: 2
     runtime_env: {{env_vars: {{REGION: eu}}}}
+    rules: {{secrets: [acme_*]}}
   globex:
     guarantee: 3
     runtime_env: {{env_vars: {{REGION: us}}}}

@@ -38,4 +38,6 @@ def session_policy(prefix: StoragePrefix, partition: str = "aws") -> str:
         **({"Condition": {"StringLike": {"s3:prefix": [f"{path}*"]}}} if path else {}),
     }
     objects = {"Effect": "Allow", "Action": list(OBJECT_ACTIONS), "Resource": [f"{bucket}/{path}*"]}
-    return json.dumps({"Version": "2012-10-17", "Statement": [objects, lists]}, separators=(",", ":"))
+    # A role may be open to whoever asks for it: a session that assumed it anew would have the whole of it.
+    again = {"Effect": "Deny", "Action": ["sts:*", "iam:*"], "Resource": ["*"]}
+    return json.dumps({"Version": "2012-10-17", "Statement": [objects, lists, again]}, separators=(",", ":"))

@@ -54,6 +54,7 @@ class AwsConnection:
     session: Any
     sts: Any
     s3_endpoint: str | None
+    sts_endpoint: str | None
     region: str | None
     verify: Any
     config: Any
@@ -63,18 +64,26 @@ class AwsConnection:
 
         :param endpoint_url: another address than the connection's.
         """
+        return self._client("s3", credentials, endpoint_url or self.s3_endpoint)
+
+    def sts_of(self, credentials: Credentials) -> Any:
+        """A client of STS with these credentials."""
+        return self._client("sts", credentials, self.sts_endpoint)
+
+    def _client(self, service: str, credentials: Credentials, endpoint_url: str | None) -> Any:
         from botocore.config import Config
 
+        config = self.config.merge(Config(signature_version="s3v4")) if service == "s3" else self.config
         # One session is not to be used by two threads while it makes a client.
         with _LOCK:
             return self.session.client(
-                "s3",
+                service,
                 aws_access_key_id=credentials.access_key,
                 aws_secret_access_key=credentials.secret_key,
                 aws_session_token=credentials.token,
-                endpoint_url=endpoint_url or self.s3_endpoint,
+                endpoint_url=endpoint_url,
                 verify=self.verify,
-                config=self.config.merge(Config(signature_version="s3v4")),
+                config=config,
             )
 
 
@@ -117,13 +126,11 @@ def _connect(aws_conn_id: str) -> AwsConnection:
         ) from None
     wrapper = hook.conn_config
     config = hook.config.merge(Config(**_TIMEOUTS))
+    s3_endpoint, sts_endpoint = (wrapper.get_service_endpoint_url(service) for service in ("s3", "sts"))
     with asking(f"connection {aws_conn_id}"):
         session = hook.get_session()
-        sts = session.client(
-            "sts", endpoint_url=wrapper.get_service_endpoint_url("sts"), verify=hook.verify, config=config
-        )
-    endpoint = wrapper.get_service_endpoint_url("s3")
-    return AwsConnection(session, sts, endpoint, session.region_name, hook.verify, config)
+        sts = session.client("sts", endpoint_url=sts_endpoint, verify=hook.verify, config=config)
+    return AwsConnection(session, sts, s3_endpoint, sts_endpoint, session.region_name, hook.verify, config)
 
 
 @contextmanager

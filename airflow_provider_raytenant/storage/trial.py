@@ -42,7 +42,10 @@ def try_role(access: Access) -> Trial:
             client.put_object(Bucket=prefix.bucket, Key=access.ticket_key, Body=_CONTENT)
             client.get_object(Bucket=prefix.bucket, Key=access.ticket_key)["Body"].read()
             client.list_objects_v2(Bucket=prefix.bucket, Prefix=_path(prefix), MaxKeys=1)
-        return Trial(reached=tuple(_reached(client, prefix)), probe_url=_probe_url(access, credentials))
+        return Trial(
+            reached=tuple(_reached(client, prefix, access, credentials)),
+            probe_url=_probe_url(access, credentials),
+        )
     except RayTenantError as error:
         return Trial(trouble=str(error))
 
@@ -54,13 +57,11 @@ def clean_up(access: Access) -> None:
         client.delete_object(Bucket=access.bucket, Key=access.ticket_key)
 
 
-def _reached(client: Any, prefix: StoragePrefix) -> list[str]:
+def _reached(client: Any, prefix: StoragePrefix, access: Access, credentials: Credentials) -> list[str]:
     from botocore.exceptions import BotoCoreError, ClientError
 
     path = _path(prefix)
-    if not path:
-        # A whole bucket has no neighbour in it.
-        return []
+    again = ("assuming the role anew, whole", lambda: _assume_again(access, credentials))
     sibling = f"{path[:-1]}-raytenant-doctor/"
     attempts = (
         (f"listing the siblings of {path}", lambda: _list(client, prefix.bucket, path[:-1])),
@@ -69,7 +70,8 @@ def _reached(client: Any, prefix: StoragePrefix) -> list[str]:
         (f"reading below {sibling}", lambda: client.get_object(Bucket=prefix.bucket, Key=f"{sibling}x")),
     )
     reached = []
-    for what, attempt in attempts:
+    # A whole bucket has no neighbour in it.
+    for what, attempt in (again, *(attempts if path else ())):
         try:
             attempt()
         except ClientError as error:
@@ -80,6 +82,11 @@ def _reached(client: Any, prefix: StoragePrefix) -> list[str]:
             continue
         reached.append(what)
     return reached
+
+
+def _assume_again(access: Access, credentials: Credentials) -> None:
+    sts = aws_connection(access.aws_conn_id).sts_of(credentials)
+    sts.assume_role(RoleArn=access.role_arn, RoleSessionName=access.session_name)
 
 
 def _list(client: Any, bucket: str, prefix: str) -> None:

@@ -17,17 +17,18 @@ ROLE = "arn:aws-cn:iam::000000000000:role/jobs"
 
 
 def test_objects_below_the_prefix_and_listings_that_name_it_with_its_slash() -> None:
-    objects, lists = json.loads(session_policy(StoragePrefix.parse("s3://lake/tenants/a"), "aws-cn"))[
-        "Statement"
-    ]
+    policy = session_policy(StoragePrefix.parse("s3://lake/tenants/a"), "aws-cn")
+    objects, lists, again = json.loads(policy)["Statement"]
     assert objects["Resource"] == ["arn:aws-cn:s3:::lake/tenants/a/*"]
     assert lists["Resource"] == ["arn:aws-cn:s3:::lake"]
     assert lists["Condition"] == {"StringLike": {"s3:prefix": ["tenants/a/*"]}}
     assert {objects["Effect"], lists["Effect"]} == {"Allow"}
+    # A session must not get rid of its policy by assuming the role once more.
+    assert (again["Effect"], again["Action"]) == ("Deny", ["sts:*", "iam:*"])
 
 
 def test_a_whole_bucket_is_a_prefix_too() -> None:
-    objects, lists = json.loads(session_policy(StoragePrefix.parse("s3://lake")))["Statement"]
+    objects, lists, _ = json.loads(session_policy(StoragePrefix.parse("s3://lake")))["Statement"]
     assert objects["Resource"] == ["arn:aws:s3:::lake/*"]
     assert "Condition" not in lists
 

@@ -25,11 +25,18 @@ HERE = Path(__file__).parent
 CAPACITY = 12
 """Slots of the cluster: twelve logical CPUs and as many times 512 MiB, on one node."""
 
+PASSWORD = "hunter2-of-acme"
+"""What the victim of the attacks keeps to itself."""
+
 MORE_TENANTS = """\
   unbound:
     guarantee: 0
     limit: 3
     rules: {{pools: [default_pool]}}
+  # Its name, and so its prefix, begins acme's.
+  ac:
+    guarantee: 0
+    limit: 1
 """
 
 
@@ -53,7 +60,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         ray_binary=cluster_ray(),
         ray=RaySize(CAPACITY, CAPACITY * 512 * 1024**2, token="a-token-of-the-tests", env=NODE_ENV),
         tenant_file=write_tenant_file(directory / "raytenant.yaml", text=TENANT_FILE + MORE_TENANTS),
-        airflow_env=airflow_environment,
+        airflow_env=lambda stack: {**airflow_environment(stack), "AIRFLOW_VAR_ACME_DB_PASSWORD": PASSWORD},
         progress=print,
     ) as running:
         seed_flights(running)

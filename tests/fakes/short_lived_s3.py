@@ -19,6 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from xml.sax.saxutils import escape
 
+_WHOLE = '{"Statement": [{"Resource": ["arn:aws:s3:::*"]}]}'
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/")
 
 
@@ -132,7 +133,10 @@ class _Handler(BaseHTTPRequestHandler):
         form = urllib.parse.parse_qs(body.decode(errors="replace"))
         if form.get("Action") == ["AssumeRole"]:
             self.s3.requests.append("POST AssumeRole")
-            self._answer(200, self.s3.assume(form["Policy"][0]).encode())
+            if self._access_key() in self.s3.sessions and self.s3.narrows:
+                self._refuse("AccessDenied", "AssumeRole")
+                return
+            self._answer(200, self.s3.assume(form.get("Policy", [_WHOLE])[0]).encode())
             return
         bucket = self.path.partition("?")[0].strip("/")
         self.s3.requests.append(f"POST {bucket}?delete")

