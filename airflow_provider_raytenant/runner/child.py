@@ -27,8 +27,10 @@ class Child:
     code: None while it runs; then its exit code, or -N when signal N killed it.
     """
 
-    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, command: list[str], environment: Mapping[str, str], output: int | None = None) -> None:
         """Start it: the program is looked up in PATH, files of the runner's own stay closed.
+
+        output: the file for its stdout and stderr, None (default) for the runner's own.
 
         posix_spawn keeps process group and session, so that Ray's watcher, which kills the group, finds it.
 
@@ -36,8 +38,11 @@ class Child:
         """
         if not command[0]:
             raise NotStarted(EXIT_NOT_FOUND, "program not found: the first argument after `--` is empty")
+        redirected = () if output is None else [(os.POSIX_SPAWN_DUP2, output, number) for number in (1, 2)]
         try:
-            self.pid = os.posix_spawnp(command[0], command, environment, setsigdef=_IGNORED_BY_PYTHON)
+            self.pid = os.posix_spawnp(
+                command[0], command, environment, file_actions=redirected, setsigdef=_IGNORED_BY_PYTHON
+            )
         except OSError as error:
             raise _not_started(command[0], error) from None
         self.code: int | None = None

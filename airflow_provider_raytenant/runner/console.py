@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+
+_hidden: list[Callable[[str], str]] = []
+
+
+def hide(mask_text: Callable[[str], str]) -> None:
+    """From now on every line that is said passes through this first (`Mask.mask_text`)."""
+    _hidden[:] = [mask_text]
 
 
 def say(message: str) -> None:
     """One line on stderr, marked as the runner's."""
-    line = " ".join(message.splitlines())
+    line = message
+    for mask_text in _hidden:
+        line = mask_text(line)
+    line = " ".join(line.splitlines())
     write(2, f"raytenant: {line}\n".encode("utf-8", "backslashreplace"))
 
 
