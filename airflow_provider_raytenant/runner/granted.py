@@ -6,13 +6,18 @@ import os
 from types import TracebackType
 
 from .claim import claim_grant
+from .console import hide
 from .grant import GrantFiles, remove_left_behind, values_to_mask
+from .masking import Mask
 from .renewal import Renewal, by_address
 from .worker import SUBMISSION_ID_VARIABLE
 
 
 class Granted:
-    """Claims when it is made, removes on exit. Raises NoClaim, or OSError where nothing can be written."""
+    """Claims when it is made, removes on exit. Raises NoClaim, or OSError where nothing can be written.
+
+    mask: hides what was granted in all that the job writes.
+    """
 
     def __init__(self, url: str) -> None:
         self._grant = claim_grant(url)
@@ -23,7 +28,9 @@ class Granted:
         except BaseException:
             self._files.remove()
             raise
-        self._renewal = Renewal(self._files, self._grant, by_address)
+        self.mask = Mask(values_to_mask(self._grant))
+        hide(self.mask.mask_text)
+        self._renewal = Renewal(self._files, self._grant, by_address, told=self._hide_more)
         self._renewal.start()
 
     def __enter__(self) -> Granted:
@@ -33,10 +40,8 @@ class Granted:
         """Put credentials and secrets into the environment of the entrypoint."""
         self._files.apply(environment, self._grant)
 
-    @property
-    def secret_values(self) -> list[str]:
-        """What must not be printed."""
-        return values_to_mask(self._grant)
+    def _hide_more(self, grant: dict[str, object]) -> None:
+        self.mask.add(values_to_mask(grant))
 
     def __exit__(
         self,

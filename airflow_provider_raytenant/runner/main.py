@@ -16,6 +16,10 @@ from .supervise import supervise
 from .ticket import CLAIM_VARIABLE, NoClaim, NoTicket, claim
 from .working_copy import move_into_copy
 
+TYPE_CHECKING = False  # `typing` would slow the start of each job
+if TYPE_CHECKING:
+    from .masking import Mask
+
 
 def main(arguments: list[str]) -> int:
     """Run the entrypoint that the arguments name, then write the end record to stdout.
@@ -70,11 +74,17 @@ def _run_in(directories: PrivateDirectories, signals: SignalQueue, options: Opti
         raise NotStarted(EXIT_NOT_EXECUTABLE, f"cannot make a private directory: {error}") from None
     with granted:
         granted.apply(environment)
-        return _run_entrypoint(directories, signals, options, environment)
+        ending = _run_entrypoint(directories, signals, options, environment, granted.mask)
+        ending.extra = {name: granted.mask.mask_json(value) for name, value in ending.extra.items()}
+        return ending
 
 
 def _run_entrypoint(
-    directories: PrivateDirectories, signals: SignalQueue, options: Options, environment: dict[str, str]
+    directories: PrivateDirectories,
+    signals: SignalQueue,
+    options: Options,
+    environment: dict[str, str],
+    mask: Mask | None = None,
 ) -> Ending:
     try:
         result_path = os.path.join(directories.make("result"), "result.json")
@@ -86,7 +96,7 @@ def _run_entrypoint(
     except OSError as error:
         raise NotStarted(EXIT_NOT_EXECUTABLE, f"cannot make a private directory: {error}") from None
     environment[RESULT_PATH_VARIABLE] = result_path
-    ending = supervise(options.command, environment, signals, options.job_timeout, options.grace)
+    ending = supervise(options.command, environment, signals, options.job_timeout, options.grace, mask)
     if ending.exit_code == 0:
         _add_result(ending, result_path, options.result_max_bytes)
     return ending

@@ -16,9 +16,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .grant import PARENTS, GrantFiles, remove_left_behind
+from .grant import PARENTS, GrantFiles, remove_left_behind, values_to_mask
+from .masking import Mask
 from .renewal import Renewal
 from .ticket import CLAIM_VARIABLE
+from .worker_output import mask_streams
 
 HOOK = "raytenant_runner.worker.setup"
 SUBMISSION_ID_VARIABLE = "RAYTENANT_SUBMISSION_ID"
@@ -38,6 +40,7 @@ def setup() -> None:
     else:
         files, grant = _from_afar(submission_id)
     _apply(files, grant)
+    mask_streams(Mask(values_to_mask(grant)))
     own = os.environ.get(OWN_HOOK_VARIABLE)
     if own:
         _function(own)()

@@ -51,25 +51,39 @@ def directories() -> list[Path]:
 
 
 def test_the_entrypoint_finds_its_credentials_and_secrets_and_no_others(run, s3, office):
-    url = office.issue({"DB_PASSWORD": "tiger"})
+    url = office.issue({"DB_PASSWORD": "tiger-in-the-night"})
     code = (
         "import json, os, subprocess as s, shlex;"
         "c = open(os.environ['AWS_CONFIG_FILE']).read().split(' = ', 1)[1];"
         "k = json.loads(s.check_output(shlex.split(c)));"
-        "print(json.dumps({'key': k['AccessKeyId'], 'env': dict(os.environ)}))"
+        "e = dict(os.environ); e['DB_PASSWORD'] = e['DB_PASSWORD'][::-1];"
+        "print(json.dumps({'key': k['AccessKeyId'], 'env': e}))"
     )
     job = run("--", "python", "-c", code, RAYTENANT_CLAIM=url, **NODE)
     assert job.process.returncode == 0, job.text
     seen = json.loads(job.lines[0])
     env = seen["env"]
     assert seen["key"] == next(iter(s3.sessions))
-    assert env["DB_PASSWORD"] == "tiger"
+    assert env["DB_PASSWORD"][::-1] == "tiger-in-the-night"
     assert (env["AWS_ENDPOINT_URL"], env["AWS_REGION"]) == (s3.url, "us-east-1")
     assert env["AWS_EC2_METADATA_DISABLED"] == "true"
     assert not {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "RAYTENANT_CLAIM"} & set(env)
     # Nothing is left, neither in the storage nor on the node.
     assert s3.objects == {}
     assert directories() == []
+
+
+def test_what_was_granted_is_hidden_in_output_and_result(run, s3, office):
+    url = office.issue({"DB_PASSWORD": "tiger-in-the-night"})
+    code = (
+        "import json, os;"
+        "g = json.load(open(os.path.dirname(os.environ['AWS_CONFIG_FILE']) + '/grant.json'));"
+        "print('password', os.environ['DB_PASSWORD']); print('key', g['credentials']['SecretAccessKey']);"
+        "open(os.environ['RAYTENANT_RESULT_PATH'], 'w').write(json.dumps({'p': os.environ['DB_PASSWORD']}))"
+    )
+    job = run("--", "python", "-c", code, RAYTENANT_CLAIM=url, **NODE)
+    assert job.lines == ["password ***", "key ***"]
+    assert job.record["result"] == {"p": "***"}
 
 
 def test_files_are_for_their_owner_alone_and_gone_however_the_job_ends(start, office, until):
@@ -131,8 +145,9 @@ def test_a_ticket_that_cannot_be_removed_starts_nothing(run, s3, office):
 def test_credentials_are_fresh_while_it_runs(start, s3, office, until):
     s3.life = 6.0
     url = office.issue({"A": "kept"})
-    show = 'cat "$(dirname $AWS_CONFIG_FILE)/credentials.json"'
-    job = start("--shell", f"while sleep 0.1; do {show}; echo; done", RAYTENANT_CLAIM=url, **NODE)
+    # The id of a key is no secret, and is not hidden.
+    show = 'grep -o "SHORT[0-9a-f]*" "$(dirname $AWS_CONFIG_FILE)/credentials.json"'
+    job = start("--shell", f"while sleep 0.1; do {show}; done", RAYTENANT_CLAIM=url, **NODE)
     until(lambda: next(iter(s3.sessions)) in job.text, "the first credentials")
 
     def third_is_there() -> bool:
