@@ -36,12 +36,14 @@ class Watched:
             for name in ("skip_on", "prepared_at", "needs_result")
             if name in settings
         }
+        claim = settings.pop("claim", None)
         watch = JobWatch(
             shared(client),
             request or REQUEST,
             WatchSettings(Limits(**settings), **more),
             self.lines.append,
             self.notes.append,
+            claim=claim,
         )
         self.task: asyncio.Task[Outcome] = asyncio.create_task(watch.run())
 
