@@ -23,7 +23,8 @@ WORDS = st.sampled_from(
     """deployment defaults clusters tenants shared acme globex cluster storage credentials guarantee weight
     limit runtime_env rules pools pip_index image_uri env_vars deny allow resources label_selector largest
     bundles teams cpus memory gpus groups cpu gpu slot labels autoscale max largest_node reserve usable
-    ray_conn_id pip uv conda config py_modules working_dir packages aws_conn_id role_arn""".split()  # noqa: SIM905
+    ray_conn_id pip uv conda config py_modules working_dir packages aws_conn_id role_arn
+    duration node_endpoint_url secrets""".split()  # noqa: SIM905
 )
 DATA = nested(st.one_of(WORDS, SCALARS.filter(lambda value: value == value)))
 
@@ -83,7 +84,9 @@ FULL["tenants"]["acme"]["rules"] = {
     "largest": {"cpus": 1, "memory": "1GiB", "gpus": 0},
     "bundles": ["b"],
     "teams": ["t"],
+    "secrets": ["acme_*"],
 }
+FULL["defaults"]["credentials"] |= {"duration": "90m", "node_endpoint_url": "http://s3.internal:9000"}
 PLACES = places(FULL)
 
 

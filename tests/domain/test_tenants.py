@@ -12,6 +12,7 @@ from airflow_provider_raytenant.domain.tenants import (
     Amount,
     Autoscale,
     Cluster,
+    RoleCredentials,
     Rules,
     TenantDefaults,
     checked_name,
@@ -120,3 +121,23 @@ def test_a_wrong_part_is_refused(model: Any, data: object, message: str) -> None
     with pytest.raises(ValidationError) as error:
         model.model_validate(data)
     assert message in str(error.value)
+
+
+ROLE = {"aws_conn_id": "aws", "role_arn": "arn:aws:iam::000000000000:role/jobs"}
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("15m", 900), ("1h", 3600), (5400, 5400), ("12h", 43200)])
+def test_how_long_credentials_live(written: object, seconds: int) -> None:
+    assert RoleCredentials.model_validate({**ROLE, "duration": written}).duration == seconds
+
+
+@pytest.mark.parametrize("written", ["14m", "13h", 899, "1 hour", True, 3600.0, None, [], "-1h"])
+def test_what_sts_would_not_give_is_refused(written: object) -> None:
+    with pytest.raises(ValidationError, match="allowed: 15m to 12h, as 90m or as seconds"):
+        RoleCredentials.model_validate({**ROLE, "duration": written})
+
+
+@pytest.mark.parametrize("url", ["s3.internal:9000", "ftp://s3", "http://user:pw@s3", "http://s3/?x=1"])
+def test_nodes_find_s3_at_an_address_without_secrets(url: str) -> None:
+    with pytest.raises(ValidationError, match="should match pattern"):
+        RoleCredentials.model_validate({**ROLE, "node_endpoint_url": url})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from airflow_provider_raytenant.domain.runtime_env import KNOWN_KEYS
 from airflow_provider_raytenant.exceptions import RayTenantError, TerminalError
 from airflow_provider_raytenant.operators import prepare as module
-from airflow_provider_raytenant.operators.job import RayTenantJobOperator, Workers
+from airflow_provider_raytenant.operators.job import RayTenantJobOperator, Secret, Workers
 from airflow_provider_raytenant.operators.prepare import prepare
 from tests.fuzz_data import SCALARS, TEXTS, nested
 from tests.operators.test_prepare import FakeTask
@@ -24,7 +24,7 @@ from tests.operators.test_prepare import FakeTask
 shared = [HealthCheck.function_scoped_fixture]
 seeded = settings(derandomize=True, deadline=None, max_examples=250, suppress_health_check=shared)
 
-TENANT = st.sampled_from(["acme", "globex", "ruled", "initech"])
+TENANT = st.sampled_from(["acme", "globex", "ruled", "initech", "scoped", "noded"])
 INSIDE = st.sampled_from(
     """packages pip_check pip_version pip_install_options uv_check uv_version uv_pip_install_options
     setup_timeout_seconds eager_install log_files dependencies channels AWS_REGION A RAY_X zone
@@ -58,6 +58,9 @@ RENDERED = {
     ),
     "metadata": st.one_of(st.dictionaries(TEXTS, TEXTS, max_size=2), DATA),
 }
+SECRETS = st.builds(
+    Secret, st.sampled_from(["variable", "connection"]), st.sampled_from(["scoped_a", "noded_a", "acme_a"])
+)
 WORKERS = st.fixed_dictionaries({"count": SCALARS}, optional={"num_cpus": SCALARS, "memory": SCALARS})
 PARSED = {
     "tenant": st.one_of(TENANT, DATA),
@@ -74,6 +77,7 @@ PARSED = {
     "poll_interval": DATA,
     "pool": DATA,
     "pool_slots": DATA,
+    "secrets": st.one_of(st.dictionaries(NAMES, st.one_of(SECRETS, DATA), max_size=2), DATA),
 }
 
 
