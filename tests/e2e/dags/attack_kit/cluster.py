@@ -60,7 +60,7 @@ def attempts() -> Iterator[Attempt]:
     running = dashboard.job("victim_holds")
     ended = dashboard.job("victim_ended", ended=True)
     yield from _tickets(running, ended)
-    yield from _records(dashboard, running)
+    yield from _records(running)
     yield from _neighbours(running)
     yield from _environments(running)
     yield from _waiting(dashboard)
@@ -90,35 +90,34 @@ def _tickets(running: dict[str, Any], ended: dict[str, Any]) -> Iterator[Attempt
     yield Attempt("find the own address again, to claim twice", lambda: _known(own))
 
 
-def _records(dashboard: Dashboard, running: dict[str, Any]) -> Iterator[Attempt]:
+def _records(running: dict[str, Any]) -> Iterator[Attempt]:
     text = json.dumps(running)
     yield Attempt("read the victim's record", lambda: _known(text), SHOWN)
     yield Attempt("find its secret there", lambda: _known("hunter2" in text))
     yield Attempt("find a secret key there", lambda: _known("SecretAccessKey" in text))
     yield Attempt("find its secret in Ray's store", lambda: _known(_in_store(b"hunter2-of-acme")))
-    package = running["runtime_env"]["py_modules"][0].removeprefix("gcs://")
-    yield Attempt(
-        "read the victim's code in Ray's store", lambda: _known(_package(dashboard, package)), ONE_TOKEN
-    )
+    package = running["runtime_env"]["py_modules"][0].encode()
+    yield Attempt("read the victim's code in Ray's store", lambda: _known(_stored(package)), ONE_TOKEN)
+
+
+SPACES = (None, b"job", b"fun", b"session", b"dashboard", b"_ray_runtime_env", b"cluster")
+
+
+def _stored(key: bytes) -> bytes | None:
+    """A value of Ray's internal store, in whichever namespace it is."""
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    return next((found for space in SPACES if (found := _internal_kv_get(key, namespace=space))), None)
 
 
 def _in_store(secret: bytes) -> bool:
     from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_list
 
-    spaces = (None, b"job", b"fun", b"session", b"dashboard", b"_ray_runtime_env", b"cluster")
-    for space in spaces:
+    for space in SPACES:
         for key in _internal_kv_list(b"", namespace=space):
             if secret in (_internal_kv_get(key, namespace=space) or b""):
                 return True
     return False
-
-
-def _package(dashboard: Dashboard, name: str) -> bytes:
-    request = urllib.request.Request(f"{dashboard.address}/api/packages/gcs/{name}")
-    request.add_header("Authorization", f"Bearer {dashboard.token}")
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        body: bytes = answer.read()
-    return body
 
 
 def _neighbours(running: dict[str, Any]) -> Iterator[Attempt]:
