@@ -16,7 +16,7 @@ from rich.text import Text
 
 from airflow_provider_raytenant.checks.diagnosis import Scope, diagnose
 from airflow_provider_raytenant.checks.finding import Finding, Level
-from airflow_provider_raytenant.cli.output import console, one_clear_error
+from airflow_provider_raytenant.cli.output import console, nothing_else_on_stdout, one_clear_error
 
 _STYLES: Final = {Level.OK: "green", Level.WARNING: "yellow", Level.FAILURE: "bold red"}
 _LEVEL_WIDTH: Final = 9
@@ -27,7 +27,8 @@ _INDENT: Final = 2 + _LEVEL_WIDTH + _CHECK_WIDTH
 @one_clear_error
 def doctor(args: Any) -> None:
     """Print every finding; exit code 1 where there is a failure, with ``--strict`` also for a warning."""
-    found = asyncio.run(diagnose(args.file, Scope(args.cluster, args.tenant, not args.no_jobs)))
+    with nothing_else_on_stdout():
+        found = asyncio.run(diagnose(args.file, Scope(args.cluster, args.tenant, not args.no_jobs)))
     counts = Counter(finding.level for finding in found)
     if args.output == "table":
         _print(found, counts)

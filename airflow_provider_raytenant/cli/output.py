@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
@@ -21,6 +23,27 @@ Command = Callable[[Any], None]
 def console() -> Console:
     """Standard output; 80 columns wide where it is no terminal."""
     return Console(width=None if sys.stdout.isatty() else 80, highlight=False, soft_wrap=False)
+
+
+@contextmanager
+def nothing_else_on_stdout() -> Iterator[None]:
+    """What libraries log meanwhile goes to standard error, so that the output is the command's alone.
+
+    Airflow 3.3 logs to standard output, by the file descriptor that it found when it was set up.
+    """
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # one of them is closed
+        yield
+        return
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def complain(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import yaml
 
 from airflow_provider_raytenant.checks import cluster
 from airflow_provider_raytenant.cli.doctor import doctor
+from airflow_provider_raytenant.cli.output import nothing_else_on_stdout
 from airflow_provider_raytenant.database import heartbeats
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from tests.fakes.doctor import SETTINGS, Patient
@@ -147,3 +149,11 @@ def test_what_a_terminal_obeys_is_not_printed(patient: Patient, capsys: pytest.C
     patient.world.database.endpoints["ray_two"] = RayEndpoint("http://127.0.0.1:9")
     run(patient)
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_what_libraries_write_meanwhile_is_not_in_the_output(capfd: pytest.CaptureFixture[str]) -> None:
+    with nothing_else_on_stdout():
+        os.write(1, b"a log line\n")
+    print("the output")
+    out, err = capfd.readouterr()
+    assert (out, err) == ("the output\n", "a log line\n")

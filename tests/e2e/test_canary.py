@@ -33,7 +33,6 @@ PATHS = (
     *(f"/api/v0/{kind}?limit=10000&detail=1" for kind in KINDS),
     "/api/v0/tasks/summarize",
     "/nodes?view=summary",
-    "/nodes?view=details",
     "/api/cluster_status",
 )
 LOOK_INTO_STORE = """
