@@ -14,7 +14,8 @@ class JobInfo:
     """One record of Ray's jobs API.
 
     ``start_time`` is the time of the submit, ``end_time`` that of the end, both in milliseconds since
-    the epoch. ``exit_code`` is negative for a signal and ``None`` for a stopped job.
+    the epoch. ``exit_code`` is negative for a signal and ``None`` for a stopped job. ``ray_job_id`` is Ray's
+    own id of the last driver that has called ``ray.init``.
     """
 
     submission_id: str
@@ -27,6 +28,7 @@ class JobInfo:
     metadata: Mapping[str, str] = field(default_factory=dict)
     entrypoint: str = ""
     driver_node_id: str | None = None
+    ray_job_id: str | None = None
 
     @classmethod
     def from_ray(cls, data: Mapping[str, Any]) -> JobInfo:
@@ -45,4 +47,5 @@ class JobInfo:
             metadata=data.get("metadata") or {},
             entrypoint=data.get("entrypoint") or "",
             driver_node_id=data.get("driver_node_id"),
+            ray_job_id=data.get("job_id"),
         )

@@ -22,6 +22,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait
 
 from airflow_provider_raytenant.domain.capacity import Node
 from airflow_provider_raytenant.domain.job_info import JobInfo
+from airflow_provider_raytenant.domain.usage import UsageSample
 from airflow_provider_raytenant.exceptions import (
     JobNotFoundError,
     RayAuthError,
@@ -33,6 +34,8 @@ from airflow_provider_raytenant.ray_api.listing import Listing, job_of, parse_li
 from airflow_provider_raytenant.ray_api.nodes import parse_nodes
 from airflow_provider_raytenant.ray_api.supervisors import PATH as SUPERVISORS
 from airflow_provider_raytenant.ray_api.supervisors import parse_supervisors
+from airflow_provider_raytenant.ray_api.usage import PATH as USAGE
+from airflow_provider_raytenant.ray_api.usage import parse_usage
 
 REQUEST_TIMEOUT = 15.0
 """Seconds for one request, answer included. Uploads and whole logs get :data:`TRANSFER_TIMEOUT`."""
@@ -156,6 +159,11 @@ class RayClient:
         of the whole is :class:`RayUnavailableError`.
         """
         return parse_supervisors(await self._read(SUPERVISORS))
+
+    async def usage(self) -> UsageSample:
+        """What the tasks and actors of every job held at most 15 s ago. One attempt."""
+        sample: UsageSample = await self._request("GET", USAGE, parse=parse_usage)
+        return sample
 
     async def submit(self, request: dict[str, Any]) -> bool:
         """Submit once: ``True`` if this call created the job, ``False`` if it was there already.

@@ -42,7 +42,7 @@ def parse_listing(text: str) -> Listing:
     jobs: dict[str, JobInfo] = {}
     unsound: dict[str, RayUnavailableError] = {}
     records = 0
-    for record in _elements(text):
+    for record in elements(text):
         records += 1
         if not isinstance(record, dict):
             raise RayUnavailableError(f"Ray gave no JSON object, but {str(record)[:200]!r}")
@@ -70,10 +70,15 @@ def job_of(record: Any) -> JobInfo:
         ) from error
 
 
-def _elements(text: str) -> Iterator[Any]:
-    """The elements of a JSON array, one by one."""
+def elements(text: str, start: int | None = None) -> Iterator[Any]:
+    """The elements of a JSON array, one by one.
+
+    :param start: where in the text it begins; ``None``: the array is the whole text.
+    :raises RayUnavailableError: the text is JSON, but no array.
+    :raises ValueError: it is no JSON.
+    """
     decode = json.JSONDecoder().raw_decode
-    position = _after_space(text, 0)
+    position = _after_space(text, start or 0)
     if text[position : position + 1] != "[":
         raise RayUnavailableError(f"Ray gave no list of jobs, but {str(json.loads(text))[:200]!r}")
     position = _after_space(text, position + 1)
@@ -85,7 +90,8 @@ def _elements(text: str) -> Iterator[Any]:
         more = text[position : position + 1] == ","
         if more:
             position = _after_space(text, position + 1)
-    if text[position : position + 1] != "]" or _after_space(text, position + 1) != len(text):
+    ends = start is not None or _after_space(text, position + 1) == len(text)
+    if text[position : position + 1] != "]" or not ends:
         raise ValueError("not one JSON array")
 
 

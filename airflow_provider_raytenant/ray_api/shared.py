@@ -14,6 +14,7 @@ from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.log_reads import LIVE_LOGS, LogReads
 from airflow_provider_raytenant.ray_api.poller import JobPoller
+from airflow_provider_raytenant.ray_api.usage import UsageSampler
 
 
 @dataclass(eq=False)
@@ -23,10 +24,15 @@ class SharedCluster:
     client: RayClient
     poller: JobPoller
     reads: LogReads = field(default_factory=LogReads)
+    usage: UsageSampler = field(init=False)
     users: int = field(default=0, init=False)
 
+    def __post_init__(self) -> None:
+        self.usage = UsageSampler(self.client.usage)
+
     async def close(self) -> None:
-        """End the poller, then the connections."""
+        """End the poller and the sampler, then the connections."""
+        await self.usage.close()
         await self.poller.close()
         await self.client.close()
 

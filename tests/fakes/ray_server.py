@@ -3,7 +3,7 @@
 The contract tests run against it and a real cluster. A job does nothing by itself: the test moves it
 (``run``, ``write``, ``end``). With ``plays=True`` the fake carries out four entrypoints, as a shell would:
 ``echo <words>``, ``printf '<text with octal escapes>'``, ``exit <code>`` and ``sleep <seconds>``, the last
-without an end.
+without an end; and it takes ``python ... <n>`` for a driver with n tasks of half a CPU that do not end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import io
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from aiohttp import web
 
 from airflow_provider_raytenant.runner.end_record import encode
 from tests.fakes.faults import Fault, Handler
+from tests.fakes.node_summary import Worker, summary
 
 GIB = 1024**3
 HEAD = "head".ljust(56, "0")
@@ -57,6 +58,11 @@ class FakeJob:
     """Whether its supervisor lives while it is RUNNING."""
 
     stop_asked: bool = False
+    ray_job_id: str | None = None
+    """Ray's own id of its driver, once that has called ``ray.init``."""
+
+    workers: list[Worker] = field(default_factory=list)
+    """The processes of its tasks and actors; gone when it is not RUNNING."""
 
     def run(self) -> None:
         self.status, self.message = "RUNNING", "Job is currently running."
@@ -88,7 +94,7 @@ class FakeJob:
         started = self.status != "PENDING"
         return {
             "type": "SUBMISSION",
-            "job_id": None,
+            "job_id": self.ray_job_id,
             "submission_id": self.request["submission_id"],
             "driver_info": None,
             "status": self.status,
@@ -149,6 +155,7 @@ class FakeRay:
         app.router.add_get("/api/version", self._version)
         app.router.add_get("/api/v0/nodes", self._nodes)
         app.router.add_get("/api/v0/actors", self._actors)
+        app.router.add_get("/nodes", self._summary)
         app.router.add_get("/api/jobs/", self._list)
         app.router.add_post("/api/jobs/", self._submit)
         app.router.add_get("/api/jobs/{id}", self._job)
@@ -255,6 +262,13 @@ class FakeRay:
         found = rows[: int(query.get("limit", "100"))]
         answer = {**counts, "num_filtered": len(rows), "result": found, "partial_failure_warning": ""}
         return web.json_response({"result": True, "msg": "", "data": {"result": answer}})
+
+    async def _summary(self, request: web.Request) -> web.Response:
+        if request.query.get("view") != "summary":
+            return web.json_response({"result": False, "msg": "Unknown view", "data": {}}, status=500)
+        live = [job for job in self.jobs.values() if job.status == "RUNNING" and job.ray_job_id]
+        workers = {str(job.ray_job_id): job.workers for job in live}
+        return web.json_response(summary(self.nodes, workers))
 
     async def _list(self, _request: web.Request) -> web.Response:
         driver = {"type": "DRIVER", "job_id": "01000000", "submission_id": None, "status": "RUNNING"}
@@ -375,5 +389,8 @@ def _play(job: FakeJob) -> None:
             rest.strip("'").replace("%%", "%").encode("latin-1").decode("unicode_escape").encode("latin-1")
         )
         job.end(message="Job finished successfully.")
+    elif program == "python":
+        job.ray_job_id = "02000000"
+        job.workers += [Worker({"CPU": 0.5}) for _ in range(int(rest.split()[-1]))]
     elif program == "exit":
         job.end("FAILED", exit_code=int(rest), message=f"Job failed with exit code {rest}")
