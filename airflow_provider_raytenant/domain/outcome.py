@@ -80,13 +80,15 @@ _SHOWN_LINES: Final = 12
 class Outcome:
     """How a job ended: well, with ``result`` (``None`` where it wrote none), or with ``error``.
 
-    ``skipped``: its exit code says that its task is to be skipped.
+    ``skipped``: its exit code says that its task is to be skipped. ``usage``: what it held at most, as
+    the XCom ``raytenant_usage`` says it; ``None`` if no sample has seen the job.
     """
 
     submission_id: str
     result: Any = None
     error: RayTenantError | None = None
     skipped: bool = False
+    usage: Mapping[str, Any] | None = None
 
     @property
     def retryable(self) -> bool:
@@ -112,19 +114,21 @@ class Outcome:
             "result": self.result,
             "failure": self.failure(),
             "skipped": self.skipped,
+            "usage": self.usage,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Outcome:
         """The outcome of an event, its error an instance of the class it had."""
-        failure = data.get("failure")
+        failure, usage = data.get("failure"), data.get("usage")
         if failure is None:
-            return cls(data["submission_id"], result=data.get("result"), skipped=bool(data.get("skipped")))
+            skipped = bool(data.get("skipped"))
+            return cls(data["submission_id"], result=data.get("result"), skipped=skipped, usage=usage)
         kind = getattr(exceptions, failure["error"])
         details = {
             k: v for k, v in failure.items() if k not in ("error", "message", "retryable", "submission_id")
         }
-        return cls(data["submission_id"], error=kind(failure["message"], **details))
+        return cls(data["submission_id"], error=kind(failure["message"], **details), usage=usage)
 
 
 def outcome_of(

@@ -18,7 +18,7 @@ from airflow_provider_raytenant.domain.resources import Resources
 from airflow_provider_raytenant.exceptions import RequestError
 
 USAGE_KEY: Final = "raytenant_usage"
-"""The XCom with what :meth:`Peak.to_json` gives."""
+"""The XCom with what :meth:`Peak.to_json` gives, beside the job's ``submission_id``."""
 
 NOTABLY: Final = 1.25
 """A peak is worth another warning when it is so many times what the last one spoke of."""
@@ -122,6 +122,19 @@ class Peak:
             return None
         self._warned = _larger(self._warned, self._most)
         return self.overuse()
+
+    def go_on_from(self, before: Mapping[str, Any]) -> None:
+        """Go on from what an earlier watch of the same job gave as :meth:`to_json`.
+
+        :raises KeyError, TypeError, ValueError, AttributeError: it is not that.
+        """
+        most, samples = Resources.from_json(before["peak"]), int(before["samples"])
+        self._most, self.samples = _larger(self._most, most), self.samples + samples
+        self._warned = _larger(self._warned, most)
+
+    def has_outgrown(self, other: Resources) -> bool:
+        """Whether the peak is notably above ``other`` in some resource."""
+        return any(most > seen and most >= NOTABLY * seen for most, seen in _pairs(self._most, other))
 
     def overuse(self) -> str | None:
         """Where the peak is above the footprint: ``"held up to 6 CPUs; declared 4"``; ``None``: nowhere."""

@@ -17,6 +17,7 @@ from airflow_provider_raytenant.domain.resources import Workers
 from airflow_provider_raytenant.domain.rules import check_secrets
 from airflow_provider_raytenant.domain.secrets import Secret, checked_secrets
 from airflow_provider_raytenant.domain.tenants import RoleCredentials
+from airflow_provider_raytenant.domain.usage import USAGE_KEY, OnOveruse, checked_on_overuse
 from airflow_provider_raytenant.exceptions import (
     JobFailedError,
     PackageLostError,
@@ -94,6 +95,10 @@ class RayTenantJobOperator(BaseOperator):
         (retryable), ``timedelta(minutes=30)``. Default 600 s. The job is not affected by an outage.
     :param skip_on_exit_code: exit codes of the entrypoint that mark the task skipped, ``99`` or ``[98, 99]``.
         Default: none.
+    :param on_overuse: what to do when the job's tasks and actors hold more in Ray than the footprint says:
+        ``"warn"`` in the task's log (default) or ``"ignore"``, which does not look. What counts is what Ray
+        reserves: a process that uses more than it asked Ray for is not seen. The peak stands in the log and
+        in the XCom ``raytenant_usage``; a job that ends within some seconds may have none.
     :param poll_interval: longest time between two looks at the job, in seconds. Default 5.
     :param deferrable: wait in the triggerer (default) or, with ``False``, on the worker.
     :param pool: another pool than the tenant's, where its rules allow it.
@@ -142,6 +147,7 @@ class RayTenantJobOperator(BaseOperator):
         queue_timeout: timedelta | float = QUEUE_TIMEOUT,
         outage_budget: timedelta | float = OUTAGE_BUDGET,
         skip_on_exit_code: int | Sequence[int] | None = None,
+        on_overuse: str = OnOveruse.WARN,
         poll_interval: timedelta | float = 5.0,
         deferrable: bool = True,
         pool: str | None = None,
@@ -175,6 +181,7 @@ class RayTenantJobOperator(BaseOperator):
         self.queue_timeout = _within_life(self.sizing, _seconds("queue_timeout", queue_timeout))
         self.outage_budget = _seconds("outage_budget", outage_budget)
         self.skip_on_exit_code = _exit_codes(skip_on_exit_code)
+        self.on_overuse = checked_on_overuse(on_overuse)
         self.poll_interval = _seconds("poll_interval", poll_interval)
         self.deferrable = deferrable
         self.job_page = ""
@@ -244,6 +251,8 @@ class RayTenantJobOperator(BaseOperator):
         return self._finish(context, outcome)
 
     def _finish(self, context: Context, outcome: Outcome) -> Any:
+        if outcome.usage is not None:
+            context["ti"].xcom_push(USAGE_KEY, dict(outcome.usage))
         if outcome.skipped:
             raise AirflowSkipException("the exit code of the job's entrypoint skips the task")
         if outcome.error is not None:

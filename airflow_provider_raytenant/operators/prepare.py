@@ -324,6 +324,7 @@ def _watch_settings(operator: RayTenantJobOperator) -> WatchSettings:
         prepared_at=time.time(),
         skip_on=operator.skip_on_exit_code,
         needs_result=bool(operator.do_xcom_push),
+        on_overuse=operator.on_overuse,
     )
 
 

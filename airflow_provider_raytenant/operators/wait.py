@@ -29,6 +29,7 @@ from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.shared import shared_cluster
 from airflow_provider_raytenant.ray_api.stopping import SUBMIT_SETTLES, stop_job
+from airflow_provider_raytenant.ray_api.use_watch import UseTold
 from airflow_provider_raytenant.ray_api.watch import JobWatch, LogCopy
 from airflow_provider_raytenant.storage.grants import JobGrant
 
@@ -134,5 +135,6 @@ async def _watch(prepared: Prepared, left_behind: str | None, log: Any) -> Outco
             log=LogCopy(log_settings.max_bytes(), prepared.endpoint.job_page(name)),
             adopt=left_behind,
             claim=grant.issue if grant else None,
+            use=UseTold(lambda text: log.warning("%s", text)),
         )
         return await (watch.run() if grant is None else grant.while_it_runs(watch.run()))

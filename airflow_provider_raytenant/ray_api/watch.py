@@ -30,6 +30,7 @@ from airflow_provider_raytenant.domain.lifecycle import (
 )
 from airflow_provider_raytenant.domain.outcome import Outcome, outcome_of
 from airflow_provider_raytenant.domain.status import JobStatus
+from airflow_provider_raytenant.domain.usage import OnOveruse
 from airflow_provider_raytenant.exceptions import (
     JobNotFoundError,
     PackageLostError,
@@ -43,6 +44,7 @@ from airflow_provider_raytenant.ray_api.log_position import LogPosition, Save
 from airflow_provider_raytenant.ray_api.packages import runner_package
 from airflow_provider_raytenant.ray_api.shared import SharedCluster
 from airflow_provider_raytenant.ray_api.stopping import JobStop
+from airflow_provider_raytenant.ray_api.use_watch import UseTold, UseWatch
 from airflow_provider_raytenant.runner.end_record import strip_end_record
 
 _PACE = 1.0
@@ -57,21 +59,29 @@ class WatchSettings:
     :param prepared_at: when its task began, in seconds since the epoch; ``0`` is not known.
     :param skip_on: exit codes that skip the task.
     :param needs_result: whether a job that did well must have its result, which stands in its log.
+    :param on_overuse: what to do about a job that holds more than the footprint in its metadata.
     """
 
     limits: Limits = field(default_factory=Limits)
     prepared_at: float = 0.0
     skip_on: Sequence[int] = ()
     needs_result: bool = True
+    on_overuse: OnOveruse = OnOveruse.WARN
 
     def to_json(self) -> dict[str, Any]:
         """For a trigger's arguments; :meth:`from_json` is the way back."""
-        return {**asdict(self), "skip_on": list(self.skip_on)}
+        return {**asdict(self), "skip_on": list(self.skip_on), "on_overuse": self.on_overuse.value}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The settings that :meth:`to_json` gave."""
-        return cls(**{**data, "limits": Limits(**data["limits"]), "skip_on": tuple(data["skip_on"])})
+        own = {
+            "limits": Limits(**data["limits"]),
+            "skip_on": tuple(data["skip_on"]),
+            # The trigger of an older version has none.
+            "on_overuse": OnOveruse(data.get("on_overuse", OnOveruse.WARN)),
+        }
+        return cls(**{**data, **own})
 
     def limits_now(self) -> Limits:
         """The limits with what is left of ``execution_timeout`` at this moment."""
@@ -107,6 +117,7 @@ class JobWatch:
     :param log: how to copy the output.
     :param adopt: the submission id of a job that is there already: it is followed, and nothing submitted.
     :param claim: gives, right before the submit, the address by which the job claims what it is granted.
+    :param use: where to say what the job holds; default ``note``.
     """
 
     def __init__(
@@ -119,6 +130,7 @@ class JobWatch:
         log: LogCopy | None = None,
         adopt: str | None = None,
         claim: Callable[[], Awaitable[str]] | None = None,
+        use: UseTold | None = None,
     ) -> None:
         self._cluster = cluster
         self._client = cluster.client
@@ -134,6 +146,9 @@ class JobWatch:
         self._stop = JobStop(self._client, self._submission_id)
         self._follower: LogFollower | None = None
         self._fresh = False
+        self._use = UseWatch.of(
+            settings.on_overuse, self._submission_id, cluster.usage, request, use or UseTold(note), note
+        )
 
     async def run(self) -> Outcome:
         """Submit, or adopt what is there, and wait for the end.
@@ -148,7 +163,8 @@ class JobWatch:
                 self._tell()
                 step = await self._do(step)
             self._tell()
-            return await self._outcome(step)
+            outcome = await self._outcome(step)
+            return replace(outcome, usage=self._use.end()) if self._use is not None else outcome
         finally:
             if self._follower is not None:
                 await self._follower.cancel()
@@ -191,6 +207,8 @@ class JobWatch:
         )
         if job.status is JobStatus.RUNNING:
             (await self._follow()).start(job.driver_node_id)
+            if self._use is not None:
+                await self._use.saw(job, fresh=self._fresh)
         return self._life.saw(job, time.monotonic(), age=self._age(job.start_time))
 
     async def _stop_and_look(self) -> Step:

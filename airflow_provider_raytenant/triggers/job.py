@@ -23,6 +23,7 @@ from airflow.triggers.base import (
 from airflow_provider_raytenant.domain.access import Access
 from airflow_provider_raytenant.domain.lifecycle import outage_pause
 from airflow_provider_raytenant.domain.outcome import FAILURE_KEY, Outcome
+from airflow_provider_raytenant.domain.usage import USAGE_KEY
 from airflow_provider_raytenant.exceptions import PackageLostError, RayTenantError, RetryableError
 from airflow_provider_raytenant.hooks import log_settings
 from airflow_provider_raytenant.hooks.ray import RayHook
@@ -35,6 +36,7 @@ from airflow_provider_raytenant.ray_api.stopping import SUBMIT_SETTLES, stop_job
 from airflow_provider_raytenant.ray_api.watch import JobWatch, LogCopy, WatchSettings
 from airflow_provider_raytenant.storage.grants import JobGrant
 from airflow_provider_raytenant.triggers.task import OwnTask
+from airflow_provider_raytenant.triggers.usage import use_told
 
 RESUME_NOT_BEFORE: Final = 10.0
 """Seconds before which a task is not sent back to a worker. The supervisor of the deferring process can
@@ -248,6 +250,7 @@ class RayTenantJobTrigger(BaseTrigger):
             async with self._cluster() as cluster:
                 settings = WatchSettings.from_json(self.watch)
                 grant = self._grant()
+                own = self.own_task if self.task_instance is not None else None
                 watch = JobWatch(
                     cluster,
                     self.request,
@@ -256,6 +259,7 @@ class RayTenantJobTrigger(BaseTrigger):
                     self._say,
                     self._log_copy(cluster),
                     claim=grant.issue if grant else None,
+                    use=use_told(own, self.submission_id, self.log),
                 )
                 return await (watch.run() if grant is None else grant.while_it_runs(watch.run()))
         except RayTenantError as error:
@@ -351,6 +355,8 @@ class RayTenantJobTrigger(BaseTrigger):
                 await self.own_task.set_xcom(FAILURE_KEY, outcome.failure())
             elif outcome.result is not None and self.push_result:
                 await self.own_task.set_xcom(BaseXCom.XCOM_RETURN_KEY, outcome.result)
+            if outcome.usage is not None:
+                await self.own_task.set_xcom(USAGE_KEY, dict(outcome.usage))
         except Exception:
             self.log.warning("The task's XComs cannot be set from here; a worker will do it.", exc_info=True)
             return False

@@ -306,6 +306,8 @@ def test_a_record_that_a_job_made_up_breaks_nothing(record: dict[str, Any], kind
     [
         Outcome("a"),
         Outcome("a", {"rows": [1, None]}),
+        Outcome("a", usage={"peak": {"cpus": 1}}),
+        Outcome("a", error=exceptions.RetryableError("x"), usage={"peak": {"cpus": 1}}),
         outcome_of(_job(exit_code=-9), None),
         outcome_of(_job(error_type="RUNTIME_ENV_SETUP_FAILURE", message="pip failed"), None),
         outcome_of(_job(exit_code=1), {"result_error": {"kind": "x", "message": "y"}}),
@@ -321,6 +323,7 @@ def test_an_outcome_comes_back_from_the_triggers_event(outcome: Outcome) -> None
         outcome.retryable,
     )
     assert back.failure() == outcome.failure()
+    assert back.usage == outcome.usage
     assert type(back.error) is type(outcome.error)
     if isinstance(outcome.error, RayTenantError) and back.error is not None:
         assert (str(back.error), back.error.details) == (str(outcome.error), outcome.error.details)

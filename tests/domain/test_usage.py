@@ -123,6 +123,42 @@ def test_the_summary_as_json() -> None:
 
 
 @seeded
+@given(amounts, st.lists(amounts, max_size=6), st.integers(0, 6))
+def test_a_watch_that_goes_on_from_another_says_nothing_twice_and_forgets_nothing(
+    declared: Resources, samples: list[Resources], cut: int
+) -> None:
+    whole, first, second = (Peak(declared, DRIVER) for _ in range(3))
+    warnings = [whole.add(held) for held in samples]
+    for held in samples[:cut]:
+        first.add(held)
+    second.go_on_from(json.loads(json.dumps(first.to_json())))
+    again = [second.add(held) for held in samples[cut:]]
+    assert second.to_json() == whole.to_json()
+    assert second.summary() == whole.summary()
+    assert sum(text is not None for text in again) <= sum(text is not None for text in warnings)
+
+
+@pytest.mark.parametrize(
+    "before", [{}, {"peak": 1, "samples": 1}, {"peak": {"cpus": "x"}, "samples": 1}, [], 7]
+)
+def test_nothing_goes_on_from_nonsense(before: Any) -> None:
+    peak = Peak(Resources(cpus=1), DRIVER)
+    with pytest.raises((KeyError, TypeError, ValueError, AttributeError)):
+        peak.go_on_from(before)
+    assert peak.samples == 0
+
+
+def test_a_peak_outgrows_what_it_is_notably_above() -> None:
+    peak = Peak(Resources(cpus=1), Resources(cpus=4))
+    assert not peak.has_outgrown(Resources())
+    peak.add(Resources())
+    assert peak.has_outgrown(Resources())
+    assert peak.has_outgrown(Resources(cpus=3.2))
+    assert not peak.has_outgrown(Resources(cpus=3.3))
+    assert not peak.has_outgrown(peak.most)
+
+
+@seeded
 @given(amounts, st.lists(amounts, max_size=8))
 def test_a_peak_is_above_every_sample_and_made_of_them(declared: Resources, samples: list[Resources]) -> None:
     peak = Peak(declared, DRIVER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -43,6 +44,15 @@ def complete(outcome: Outcome) -> tuple[Any, dict[str, Any]]:
 
 def test_a_result_is_returned() -> None:
     assert complete(Outcome("j", result={"rows": 3})) == ({"rows": 3}, {})
+
+
+@pytest.mark.parametrize("ending", [{}, {"skipped": True}, {"error": JobFailedError("exit code 3")}])
+def test_what_the_job_held_at_most_is_an_xcom_however_it_ended(ending: dict[str, Any]) -> None:
+    context = Context()
+    usage = {"peak": {"cpus": 4.0}, "over": None}
+    with suppress(AirflowSkipException, JobFailedError):
+        operator().execute_complete(context, Outcome("j", usage=usage, **ending).to_json())  # type: ignore[arg-type]
+    assert context.xcoms["raytenant_usage"] == usage
 
 
 def test_a_skip_skips() -> None:

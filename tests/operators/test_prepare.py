@@ -278,6 +278,7 @@ def test_deadlines_and_codes_reach_the_watch() -> None:
     assert (limits.queue_timeout, limits.outage_budget, limits.poll_interval) == (300, 30, 2)
     assert (made().settings.limits.queue_timeout, made().settings.limits.outage_budget) == (840, 600)
     assert made(skip_on_exit_code=99).settings.skip_on == [99]
+    assert (made().settings.on_overuse, made(on_overuse="ignore").settings.on_overuse) == ("warn", "ignore")
     assert made(skip_on_exit_code=[99, 98]).settings.skip_on == [98, 99]
 
 

@@ -99,6 +99,7 @@ def test_pool_and_slots_come_from_the_footprint(arguments: dict[str, Any], pool:
             ["secrets: found A", "tenant noded: none", "role_arn"],
         ),
         ({"job_timeout": 0}, RequestError, ["job_timeout: found 0"]),
+        ({"on_overuse": "x"}, RequestError, ["on_overuse: found 'x'; allowed: ignore, warn"]),
         ({"job_timeout": "1h"}, RequestError, ["job_timeout: found '1h'"]),
         ({"poll_interval": None}, RequestError, ["poll_interval: found None"]),
     ],

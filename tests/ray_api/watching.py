@@ -11,6 +11,7 @@ from airflow_provider_raytenant.domain.outcome import Outcome
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.poller import JobPoller
 from airflow_provider_raytenant.ray_api.shared import SharedCluster
+from airflow_provider_raytenant.ray_api.use_watch import UseTold
 from airflow_provider_raytenant.ray_api.watch import JobWatch, WatchSettings
 
 REQUEST: dict[str, Any] = {
@@ -28,12 +29,19 @@ def shared(client: RayClient) -> SharedCluster:
 class Watched:
     """``JobWatch.run`` in a task of its own; ``lines`` is the job's output, ``notes`` the rest."""
 
-    def __init__(self, client: RayClient, *, request: dict[str, Any] | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        client: RayClient,
+        *,
+        request: dict[str, Any] | None = None,
+        use: UseTold | None = None,
+        **settings: Any,
+    ) -> None:
         self.lines: list[str] = []
         self.notes: list[str] = []
         more = {
             name: settings.pop(name)
-            for name in ("skip_on", "prepared_at", "needs_result")
+            for name in ("skip_on", "prepared_at", "needs_result", "on_overuse")
             if name in settings
         }
         claim = settings.pop("claim", None)
@@ -44,6 +52,7 @@ class Watched:
             self.lines.append,
             self.notes.append,
             claim=claim,
+            use=use,
         )
         self.task: asyncio.Task[Outcome] = asyncio.create_task(watch.run())
 

@@ -13,6 +13,7 @@ from airflow.triggers.base import TaskFailedEvent, TaskSkippedEvent, TaskSuccess
 
 from airflow_provider_raytenant.domain.lifecycle import Limits
 from airflow_provider_raytenant.domain.outcome import FAILURE_KEY, Outcome
+from airflow_provider_raytenant.domain.usage import OnOveruse
 from airflow_provider_raytenant.exceptions import JobFailedError, JobResultError, RayUnavailableError
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from airflow_provider_raytenant.ray_api.log_position import LogPosition
@@ -67,7 +68,7 @@ class Bench:
             bench.xcoms[key] = value
 
         class Watch:
-            def __init__(self, *arguments: Any, claim: Any) -> None:
+            def __init__(self, *arguments: Any, claim: Any, **more: Any) -> None:
                 assert claim is None
 
             async def run(self) -> Outcome:
@@ -107,8 +108,12 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def test_its_arguments_survive_the_way_through_the_database() -> None:
-    settings = WatchSettings(Limits(job_timeout=5.0), prepared_at=1.5, skip_on=(98, 99))
+    settings = WatchSettings(
+        Limits(job_timeout=5.0), prepared_at=1.5, skip_on=(98, 99), on_overuse=OnOveruse.IGNORE
+    )
     assert WatchSettings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
+    older = {name: value for name, value in settings.to_json().items() if name != "on_overuse"}
+    assert WatchSettings.from_json(older).on_overuse is OnOveruse.WARN
     path, arguments = trigger(watch=settings.to_json()).serialize()
     assert path == f"{RayTenantJobTrigger.__module__}.RayTenantJobTrigger"
     assert RayTenantJobTrigger(**arguments).serialize() == (path, arguments)
@@ -118,6 +123,18 @@ async def test_success_ends_the_task_and_sets_the_result_beforehand(bench: Bench
     bench.outcome = Outcome("id", result={"rows": 3})
     assert isinstance(await bench.event(trigger()), TaskSuccessEvent)
     assert bench.xcoms == {"return_value": {"rows": 3}}
+
+
+@pytest.mark.parametrize("error", [None, JobFailedError("exit code 3")])
+async def test_what_the_job_held_at_most_is_an_xcom_of_the_task(
+    bench: Bench, error: JobFailedError | None
+) -> None:
+    usage = {"peak": {"cpus": 4.0}, "declared": {"cpus": 1}, "samples": 2, "over": "held up to 4 CPUs"}
+    bench.outcome = Outcome("id", error=error, usage=usage)
+    await bench.event(trigger())
+    assert bench.xcoms["raytenant_usage"] == usage
+    event = await bench.event(trigger(resume_on_worker=True))
+    assert Outcome.from_json(event.payload).usage == usage
 
 
 @pytest.mark.parametrize(("result", "push"), [(None, True), ({"rows": 3}, False)])
