@@ -168,6 +168,8 @@ class JobWatch:
         finally:
             if self._follower is not None:
                 await self._follower.cancel()
+            if self._use is not None:
+                await self._use.close()
 
     async def _do(self, step: Step) -> Step:
         try:
@@ -208,7 +210,7 @@ class JobWatch:
         if job.status is JobStatus.RUNNING:
             (await self._follow()).start(job.driver_node_id)
             if self._use is not None:
-                await self._use.saw(job, fresh=self._fresh)
+                self._use.saw(job, fresh=self._fresh)
         return self._life.saw(job, time.monotonic(), age=self._age(job.start_time))
 
     async def _stop_and_look(self) -> Step:

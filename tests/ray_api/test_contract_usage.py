@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_raytenant.domain.job_spec import METADATA_PREFIX
 from airflow_provider_raytenant.domain.resources import Resources
 from airflow_provider_raytenant.local.ray_cluster import RayCluster
+from airflow_provider_raytenant.ray_api import usage
 from tests.fakes.ray_server import GIB
 from tests.ray_api.contract import BOUND_SECONDS, Contract, opened
 from tests.ray_api.watching import Watched
@@ -90,7 +91,11 @@ async def test_who_waits_who_is_an_actor_and_who_is_in_a_placement_group(cluster
 
 
 @pytest.mark.stack
-async def test_a_job_that_declares_one_cpu_and_runs_three_more_is_found_out(cluster: RayCluster) -> None:
+async def test_a_job_that_declares_one_cpu_and_runs_three_more_is_found_out(
+    cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage, "INTERVAL", 0.5)
+    monkeypatch.setattr(usage, "SHARE", 1.0)
     node = cluster.add_node(4, GIB)
     async with AsyncExitStack() as stack:
         stack.callback(cluster.remove_node, node)

@@ -12,6 +12,7 @@ from airflow_provider_raytenant.domain.job_spec import METADATA_PREFIX
 from airflow_provider_raytenant.domain.resources import Resources
 from airflow_provider_raytenant.domain.usage import OnOveruse
 from airflow_provider_raytenant.ray_api import usage as module
+from airflow_provider_raytenant.ray_api import use_watch
 from airflow_provider_raytenant.ray_api.client import RayClient
 from airflow_provider_raytenant.ray_api.shared import shared_cluster
 from airflow_provider_raytenant.ray_api.use_watch import UseTold
@@ -230,6 +231,7 @@ async def test_the_next_watch_of_a_job_goes_on_from_its_peak(
     await until(lambda: kept.saves, "the peak of the first watch")
     await sampled(fake, until, 3)
     first.task.cancel()
+    await asyncio.wait([first.task])
     assert kept.loads == 0
     assert [saved["peak"] for saved in kept.saves] == [{"cpus": 4.0}]
 
@@ -280,3 +282,43 @@ async def test_nonsense_from_before_is_told_and_forgotten(
     assert watched.noted("What the job held before is not known")
     assert outcome.usage is not None
     assert outcome.usage["peak"] == {"cpus": 2.0}
+
+
+async def test_a_store_that_hangs_holds_up_nothing(
+    fake: FakeRay, client: RayClient, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(use_watch, "LOAD_PATIENCE", 0.05)
+
+    class Hangs(Kept):
+        async def load(self) -> Any:
+            self.loads += 1
+            await asyncio.Event().wait()
+
+        async def save(self, usage: dict[str, Any]) -> None:
+            self.saves.append(usage)
+            await asyncio.Event().wait()
+
+    def left() -> list[str]:
+        return [task.get_name() for task in asyncio.all_tasks() if " of j" in task.get_name()]
+
+    kept = Hangs()
+    first = Watched(client, request=request(), use=kept.told)
+    job = await running(fake, until, *[Worker({"CPU": 1})] * 3)
+    await until(lambda: kept.saves, "a save")
+    job.workers = [Worker({"CPU": 1})] * 9
+    await sampled(fake, until, 3)
+    assert left().count("peak of j") == 1
+    first.task.cancel()
+    await asyncio.wait([first.task])
+    assert left() == []
+    second = Watched(client, request=request(), use=kept.told)
+    await until(lambda: second.noted("it takes too long to read"), "the end of patience")
+    await sampled(fake, until, 3)
+    end(job)
+    outcome = await second.outcome()
+
+    assert kept.loads == 1
+    assert [saved["peak"]["cpus"] for saved in kept.saves] == [4, 10]
+    assert outcome.usage is not None
+    assert outcome.usage["peak"] == {"cpus": 10.0}
+    assert left() == []
