@@ -48,7 +48,7 @@ format: setup ## put the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## measure; SUITE=import, poller, usage or access
+bench: setup ## measure; SUITE=import, poller, usage, access or pools
 	$(BIN)/python -m benchmarks.$(or $(SUITE),import)_cost
 
 lock: .venv/.ready ## pin what pyproject.toml asks for, with hashes
