@@ -162,7 +162,7 @@ def test_credentials_are_fresh_while_it_runs(start, s3, office, until):
 
 
 def test_the_end_of_credentials_is_told_once(start, s3, office, until):
-    s3.life = 1.0
+    s3.life = 6.0
     url = office.issue({})
     job = start("--shell", "sleep 100", RAYTENANT_CLAIM=url, **NODE)
     until(lambda: "have expired" in job.text, "the line about it")
