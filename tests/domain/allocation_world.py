@@ -71,7 +71,7 @@ def pools(
     busy: bool = True,
     plain: bool = False,
 ) -> Member:
-    limit = None if plain else draw(st.none() | st.integers(0, 40))
+    limit = None if plain else draw(st.none() | st.none() | st.integers(0, 40))
     return Member(
         name,
         weight=draw(st.sampled_from(WEIGHTS)),
