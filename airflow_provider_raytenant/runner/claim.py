@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 
+from .http import ask
 from .ticket import NoClaim
 
 _TIMEOUT_SECONDS = 10.0
@@ -59,27 +60,21 @@ def read_grant(body: bytes) -> dict[str, object] | None:
 
 
 def _ask(method: str, url: str, attempts: int = _ATTEMPTS) -> tuple[int, bytes]:
-    # Here and not on top: most jobs have no ticket in a storage, and this takes 40 ms.
-    import urllib.error
-    import urllib.request
-
     problem = ""
     for attempt in range(attempts):
         if attempt:
             time.sleep(0.5 * 2**attempt)
         try:
-            request = urllib.request.Request(url, method=method)
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
-                return int(answer.status), answer.read(_LARGEST_BYTES)
-        except urllib.error.HTTPError as error:
-            if error.code < 500 and error.code != 429:
-                return int(error.code), b""
-            problem = f"it answers {error.code}"
+            status, body = ask(method, url, _TIMEOUT_SECONDS, _LARGEST_BYTES)
         except OSError as error:
             # Its text may hold the address.
-            problem = getattr(error, "strerror", None) or type(getattr(error, "reason", error)).__name__
+            problem = error.strerror or type(error).__name__
+            continue
         except ValueError:
             raise NoClaim("the address of this job's ticket is none") from None
+        if status < 500 and status != 429:
+            return status, body
+        problem = f"it answers {status}"
     raise NoClaim(
         f"the storage of this job's ticket gives no answer ({problem}); the entrypoint does not run"
     )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import time
 
 PARENTS = ("/tmp", "/var/tmp")
 _NAME = "raytenant-access"
@@ -137,14 +136,8 @@ def values_to_mask(grant: dict[str, object]) -> list[str]:
 
 def expiry(grant: dict[str, object]) -> float:
     """When its credentials expire, in seconds since the epoch; 0 where it does not say."""
-    import calendar
-
-    credentials = grant.get("credentials")
-    text = credentials.get("Expiration") if isinstance(credentials, dict) else None
-    try:
-        return float(calendar.timegm(time.strptime(str(text), "%Y-%m-%dT%H:%M:%SZ")))
-    except ValueError:
-        return 0.0
+    expires = grant.get("expires")
+    return float(expires) if isinstance(expires, (int, float)) else 0.0
 
 
 def remove_left_behind() -> None:

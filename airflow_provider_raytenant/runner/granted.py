@@ -10,7 +10,7 @@ from .console import hide
 from .grant import GrantFiles, remove_left_behind, values_to_mask
 from .masking import Mask
 from .renewal import Renewal, by_address
-from .worker import SUBMISSION_ID_VARIABLE
+from .ticket import SUBMISSION_ID_VARIABLE
 
 
 class Granted:

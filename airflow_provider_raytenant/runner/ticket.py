@@ -17,6 +17,7 @@ FILE = "ticket.json"
 
 # The address of what the job was granted, where it was granted something (see `claim`).
 CLAIM_VARIABLE = "RAYTENANT_CLAIM"
+SUBMISSION_ID_VARIABLE = "RAYTENANT_SUBMISSION_ID"
 
 
 class NoTicket(Exception):

@@ -19,11 +19,10 @@ from typing import Any
 from .grant import PARENTS, GrantFiles, remove_left_behind, values_to_mask
 from .masking import Mask
 from .renewal import Renewal
-from .ticket import CLAIM_VARIABLE
+from .ticket import CLAIM_VARIABLE, SUBMISSION_ID_VARIABLE
 from .worker_output import mask_streams
 
 HOOK = "raytenant_runner.worker.setup"
-SUBMISSION_ID_VARIABLE = "RAYTENANT_SUBMISSION_ID"
 OWN_HOOK_VARIABLE = "RAYTENANT_SETUP_HOOK"
 # The job's own `worker_process_setup_hook`: Ray takes one only.
 

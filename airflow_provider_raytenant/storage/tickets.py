@@ -87,6 +87,7 @@ class _Session:
         return {
             "submission_id": self._access.submission_id,
             "credentials": self.credentials.as_process_output(),
+            "expires": self.credentials.expires,
             "renewed_url": self.url("get_object", self._access.renewed_key),
             "endpoint_url": self._access.node_endpoint_url or self._connection.s3_endpoint,
             "region": self._connection.region,
