@@ -14,6 +14,8 @@ import os
 import shlex
 
 PARENTS = ("/tmp", "/var/tmp")
+# A node may name a place of its own for these files, such as a file system in memory.
+PLACE_VARIABLE = "RAYTENANT_ACCESS_DIR"
 _NAME = "raytenant-access"
 _GRANT = "grant.json"
 _CREDENTIALS = "credentials.json"
@@ -142,7 +144,7 @@ def expiry(grant: dict[str, object]) -> float:
 
 def remove_left_behind() -> None:
     """Remove the directories of processes that were killed before they could do it themselves."""
-    for parent in PARENTS:
+    for parent in _parents():
         try:
             names = [name for name in os.listdir(parent) if name.startswith(f"{_NAME}-{os.getuid()}-")]
         except OSError:
@@ -195,4 +197,9 @@ def _start_of(pid: int) -> str | None:
 
 
 def _paths(name: str) -> list[str]:
-    return [os.path.join(parent, f"{_NAME}-{os.getuid()}-{name}") for parent in PARENTS]
+    return [os.path.join(parent, f"{_NAME}-{os.getuid()}-{name}") for parent in _parents()]
+
+
+def _parents() -> tuple[str, ...]:
+    own = os.environ.get(PLACE_VARIABLE)
+    return (own,) if own else PARENTS

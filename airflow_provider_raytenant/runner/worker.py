@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .grant import PARENTS, GrantFiles, remove_left_behind, values_to_mask
+from .grant import PARENTS, PLACE_VARIABLE, GrantFiles, remove_left_behind, values_to_mask
 from .masking import Mask
 from .renewal import Renewal
 from .ticket import CLAIM_VARIABLE, SUBMISSION_ID_VARIABLE
@@ -96,7 +96,7 @@ def _ask_driver(submission_id: str, answers: list[dict[str, object] | Exception]
             # (seen with 2.60): so one is given, which is ready at once and has no hook.
             runtime_env={"env_vars": {"RAYTENANT_READS_FOR": submission_id}},
         )
-        text = ray.get(task.remote(submission_id, PARENTS), timeout=_FETCH_SECONDS)
+        text = ray.get(task.remote(submission_id, PLACE_VARIABLE, PARENTS), timeout=_FETCH_SECONDS)
         answers.append(json.loads(text))
     except Exception as error:  # noqa: BLE001 - it is raised in the thread that waits for it
         answers.append(error)
@@ -112,13 +112,14 @@ def _driver_node(submission_id: str) -> str:
     return str(node)
 
 
-def _reader() -> Callable[[str, tuple[str, ...]], str]:
+def _reader() -> Callable[[str, str, tuple[str, ...]], str]:
     """A function that carries all it needs: the process that runs it has none of the job's packages."""
 
-    def read(submission_id: str, parents: tuple[str, ...]) -> str:
+    def read(submission_id: str, place_variable: str, parents: tuple[str, ...]) -> str:
         import os
 
-        for parent in parents:
+        own = os.environ.get(place_variable)
+        for parent in (own,) if own else parents:
             path = os.path.join(parent, f"raytenant-access-{os.getuid()}-{submission_id}", "grant.json")
             if os.path.exists(path):
                 with open(path, encoding="utf-8") as file:

@@ -41,7 +41,9 @@ class Writer:
             "name": self.name,
             "read": int(read),
             "node": ray.get_runtime_context().get_node_id(),
-            "secret": os.environ.get("CANARY"),
+            # Backwards, since the runner hides it in the result.
+            "secret": os.environ["CANARY"][::-1],
+            "config": os.environ["AWS_CONFIG_FILE"],
             "claim": os.environ.get("RAYTENANT_CLAIM"),
         }
 

@@ -75,8 +75,10 @@ async def until(condition: Any, what: str) -> None:
 
 
 async def test_actors_and_nodes_that_come_after_the_first_credentials_died_read_and_write(
-    cluster: RayCluster, s3: ShortLivedS3, access: Access, code: Package
+    cluster: RayCluster, s3: ShortLivedS3, access: Access, code: Package, tmp_path: Path
 ) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
     notes: list[str] = []
     lines: list[str] = []
     async with shared_cluster(RayEndpoint(cluster.dashboard_url, token=TOKEN)) as shared:
@@ -92,6 +94,8 @@ async def test_actors_and_nodes_that_come_after_the_first_credentials_died_read_
         shown = await asyncio.to_thread(cluster.api, "GET", f"/api/jobs/{access.submission_id}")
         first = next(iter(s3.sessions))
         await until(lambda: s3.why_refused(first, "lake/tenants/acme/x") == "ExpiredToken", "the first death")
+        # Both nodes are on this machine. With a place of its own this one finds nothing of the runner's.
+        cluster.env["RAYTENANT_ACCESS_DIR"] = str(elsewhere)
         await asyncio.to_thread(cluster.add_node, 1, GIB, 0, {"place": "late"})
         outcome: Outcome = await asyncio.wait_for(job, BOUND)
         shown_last = await asyncio.to_thread(cluster.api, "GET", f"/api/jobs/{access.submission_id}")
@@ -99,8 +103,10 @@ async def test_actors_and_nodes_that_come_after_the_first_credentials_died_read_
     assert outcome.error is None, (outcome.error, lines, notes)
     result = outcome.result
     assert result["last"]["late"]["node"] != result["first"]["node"]
+    assert result["last"]["late"]["config"].startswith(str(elsewhere))
+    assert result["last"]["early"]["config"].startswith("/tmp/")
     for seen in (result["first"], *result["last"].values(), result["again"]):
-        assert (seen["secret"], seen["claim"]) == (CANARY, None)
+        assert (seen["secret"][::-1], seen["claim"]) == (CANARY, None)
     # Nobody ever came with credentials that had expired, were another's, or the node's.
     assert s3.refused == []
     assert len(s3.sessions) >= 3
