@@ -12,6 +12,7 @@ from airflow.models.serialized_dag import SerializedDagModel
 from airflow.utils.sqlalchemy import with_row_locks
 from sqlalchemy import select
 
+from airflow_provider_raytenant.database.serialized import tasks_of
 from airflow_provider_raytenant.database.session import database_session
 from airflow_provider_raytenant.domain.pool_plan import Change, ExistingPool, PoolPlan
 
@@ -88,12 +89,8 @@ def _read(session: Session) -> dict[str, ExistingPool]:
 
 
 def _requests(serialized: SerializedDagModel | None) -> Iterator[tuple[str, int, str]]:
-    """(pool, slots, task id) of each task; mapped tasks keep the first two among ``partial_kwargs``."""
-    data = serialized.data if serialized is not None else None
-    for task in (data or {}).get("dag", {}).get("tasks", []):
-        fields = task.get("__var", task)
-        partial = fields.get("partial_kwargs") or {}
-        pool = fields.get("pool") or partial.get("pool")
-        slots = fields.get("pool_slots") or partial.get("pool_slots") or 1
+    """(pool, slots, task id) of each task."""
+    for task in tasks_of(serialized):
+        pool, slots = task("pool"), task("pool_slots") or 1
         if isinstance(pool, str) and isinstance(slots, int):
-            yield pool, slots, str(fields.get("task_id"))
+            yield pool, slots, str(task("task_id"))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
 from uuid import UUID
 
 import pytest
 from airflow import settings
-from airflow.models.base import Base
 from airflow.models.taskinstance import TaskInstance
-from airflow.utils.db import import_all_models
-from sqlalchemy import create_engine, delete, event, insert
+from sqlalchemy import create_engine, insert
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import scoped_session, sessionmaker
 
@@ -23,49 +19,6 @@ from airflow_provider_raytenant.domain.job_spec import TryIdentity
 from airflow_provider_raytenant.domain.status import JobStatus
 from airflow_provider_raytenant.domain.sweep import OwnJob, TaskNow
 from airflow_provider_raytenant.exceptions import DatabaseUnavailableError
-from stack.postgres import Postgres
-
-
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.stack)])
-def tables(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """A database with Airflow's tables."""
-    directory = tmp_path_factory.mktemp(str(request.param))
-    if request.param == "sqlite":
-        yield from _with_tables(create_engine(f"sqlite:///{directory}/airflow.db"))
-        return
-    with Postgres.start(directory) as postgres:
-        # Rows of task instances alone: what they refer to does not matter here.
-        alone = {"options": "-c session_replication_role=replica"}
-        yield from _with_tables(create_engine(postgres.url, connect_args=alone))
-
-
-def _with_tables(engine: Engine) -> Iterator[Engine]:
-    import_all_models()
-    Base.metadata.create_all(engine)
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def engine(tables: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """The database without a task instance; Airflow takes it for its own."""
-    with tables.begin() as connection:
-        connection.execute(delete(TaskInstance))
-    monkeypatch.setattr(settings, "Session", scoped_session(sessionmaker(tables)))
-    return tables
-
-
-@pytest.fixture
-def statements(engine: Engine) -> Iterator[list[str]]:
-    """What is said to the database."""
-    seen: list[str] = []
-
-    def note(*arguments: Any) -> None:
-        seen.append(arguments[2])
-
-    event.listen(engine, "before_cursor_execute", note)
-    yield seen
-    event.remove(engine, "before_cursor_execute", note)
 
 
 def identity(number: int, try_number: int = 1, map_index: int = -1) -> TryIdentity:

@@ -1,0 +1,207 @@
+"""What waits for each pool of ours: the tasks that Airflow's scheduler would start if the pool had room.
+
+The conditions and the order are those of ``SchedulerJobRunner._executable_task_instances_to_queued`` (Airflow
+3.3). What something else holds back is no demand: slots that nobody can use would be kept for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
+from airflow.models.pool import Pool
+from airflow.models.serialized_dag import SerializedDagModel
+from airflow.models.taskinstance import TaskInstance
+from airflow.ti_deps.dependencies_states import ACTIVE_STATES, EXECUTION_STATES
+from airflow.utils.state import DagRunState, TaskInstanceState
+from sqlalchemy import and_, func, select
+
+from airflow_provider_raytenant.database.serialized import tasks_of
+from airflow_provider_raytenant.database.session import database_session
+from airflow_provider_raytenant.domain.demand import Demand, Standing, demand_of, order_key
+from airflow_provider_raytenant.domain.pool_plan import MARK
+
+if TYPE_CHECKING:
+    from sqlalchemy import Subquery
+    from sqlalchemy.orm import Session
+
+AT_MOST: Final = 1000
+"""Waiting tasks that are read of a pool, if the caller does not know how many could start at all."""
+
+_HOLDS_SLOTS: Final = (*EXECUTION_STATES, TaskInstanceState.DEFERRED)
+
+_TaskName = tuple[str, str]
+"""dag_id and task_id."""
+
+
+@dataclass(frozen=True)
+class TaskLimit:
+    """``max_active_tis_per_dag`` and ``max_active_tis_per_dagrun`` of a task; ``None``: no limit."""
+
+    in_dag: int | None
+    in_run: int | None
+
+
+TaskLimits = Mapping[_TaskName, TaskLimit]
+
+
+def read_task_limits() -> dict[_TaskName, TaskLimit]:
+    """The tasks of DAGs that may not have any number of instances at once.
+
+    Reading them means reading whole DAGs: not for the short transaction in which pools are written.
+
+    :raises DatabaseUnavailableError: there is no sound answer.
+    """
+    limits = {}
+    having = select(DagModel.dag_id).where(
+        DagModel.is_stale.is_(False), DagModel.has_task_concurrency_limits.is_(True)
+    )
+    with database_session() as session:
+        for dag_id in session.scalars(having):
+            for task in tasks_of(SerializedDagModel.get(dag_id, session=session)):
+                in_dag, in_run = (task(f"max_active_tis_per_{of}") for of in ("dag", "dagrun"))
+                if in_dag is not None or in_run is not None:
+                    limits[dag_id, str(task("task_id"))] = TaskLimit(in_dag, in_run)
+    return limits
+
+
+def read_demand(
+    session: Session, limits: TaskLimits | None = None, *, at_most: int = AT_MOST, now: datetime | None = None
+) -> dict[str, Demand]:
+    """What waits, by name of pool, for pools of ours.
+
+    Reads only, in two queries; a third where there are limits.
+
+    :param limits: see :func:`read_task_limits`.
+    :param at_most: tasks that are read of a pool: beyond its slots nobody cares.
+    :param now: default: the present; aware.
+    """
+    active: dict[str, list[Standing]] = defaultdict(list)
+    waiting: dict[str, list[Standing]] = defaultdict(list)
+    for row in session.execute(_active()):
+        active[row.pool].append(_standing(row, row.queued_dttm))
+    held_back = _HeldBack(session, limits or {})
+    for row in session.execute(_waiting(at_most)):
+        if not held_back(row):
+            waiting[row.pool].append(_standing(row, row.scheduled_dttm))
+    now = now or datetime.now(UTC)
+    return {name: demand_of(tasks, active[name], now) for name, tasks in waiting.items()}
+
+
+def _active() -> Any:
+    columns: Any = (
+        TaskInstance.pool,
+        TaskInstance.pool_slots,
+        TaskInstance.queued_dttm,
+        TaskInstance.priority_weight,
+        DagRun.logical_date,
+        TaskInstance.map_index,
+    )
+    return (
+        select(*columns)
+        .join(TaskInstance.dag_run)
+        .where(TaskInstance.state.in_(_HOLDS_SLOTS), TaskInstance.pool.in_(_ours()))
+    )
+
+
+def _ours() -> Any:
+    return select(Pool.pool).where(Pool.description.startswith(MARK))
+
+
+def _waiting(at_most: int) -> Any:
+    """At most so many of each pool, in the scheduler's order, as many of each run as may still start."""
+    ready = _ready()
+    order = [-ready.c.priority_weight, ready.c.logical_date, ready.c.map_index]
+    place = func.row_number().over(partition_by=ready.c.pool, order_by=order)
+    ranked = select(ready, place.label("place")).where(ready.c.turn <= ready.c.may_start).subquery()
+    return select(ranked).where(ranked.c.place <= at_most).order_by(ranked.c.pool, ranked.c.place)
+
+
+def _ready() -> Subquery:
+    """What is scheduled in running runs; ``turn`` is its place among its run's tasks of the same pool.
+
+    Of the same pool: what waits for another pool does not hold it back once that one is full.
+    """
+    ti: Any = TaskInstance
+    run: Any = DagRun
+    dag: Any = DagModel
+    busy = (
+        select(ti.dag_id, ti.run_id, func.count("*").label("count"))
+        .where(ti.state.in_(EXECUTION_STATES))
+        .group_by(ti.dag_id, ti.run_id)
+        .subquery()
+    )
+    turn = func.row_number().over(
+        partition_by=[ti.dag_id, ti.run_id, ti.pool],
+        order_by=[-ti.priority_weight, run.logical_date, ti.map_index],
+    )
+    return (
+        select(
+            ti.pool,
+            ti.pool_slots,
+            ti.scheduled_dttm,
+            ti.priority_weight,
+            run.logical_date,
+            ti.map_index,
+            ti.dag_id,
+            ti.run_id,
+            ti.task_id,
+            turn.label("turn"),
+            (dag.max_active_tasks - func.coalesce(busy.c.count, 0)).label("may_start"),
+        )
+        .join(ti.dag_run)
+        .join(ti.dag_model)
+        .join(busy, and_(ti.dag_id == busy.c.dag_id, ti.run_id == busy.c.run_id), isouter=True)
+        .where(
+            ti.state == TaskInstanceState.SCHEDULED,
+            ti.pool.in_(_ours()),
+            run.state == DagRunState.RUNNING,
+            ~dag.is_paused,
+            dag.bundle_name.is_not(None),
+        )
+        .subquery()
+    )
+
+
+def _standing(row: Any, since: datetime | None) -> Standing:
+    return Standing(order_key(row.priority_weight, row.logical_date, row.map_index), row.pool_slots, since)
+
+
+class _HeldBack:
+    """Tells of one waiting task after the other whether a limit of its own holds it back."""
+
+    def __init__(self, session: Session, limits: TaskLimits) -> None:
+        self._limits = limits
+        self._in_dag: Counter[_TaskName] = Counter()
+        self._in_run: Counter[tuple[str, str, str]] = Counter()
+        if limits:
+            self._count(session, {dag_id for dag_id, _ in limits})
+
+    def __call__(self, row: Any) -> bool:
+        name, in_run = (row.dag_id, row.task_id), (row.dag_id, row.run_id, row.task_id)
+        limit = self._limits.get(name)
+        if limit is None:
+            return False
+        if limit.in_dag is not None and self._in_dag[name] >= limit.in_dag:
+            return True
+        if limit.in_run is not None and self._in_run[in_run] >= limit.in_run:
+            return True
+        self._in_dag[name] += 1
+        self._in_run[in_run] += 1
+        return False
+
+    def _count(self, session: Session, dag_ids: Iterable[str]) -> None:
+        ti: Any = TaskInstance
+        counted = (
+            select(ti.dag_id, ti.task_id, ti.run_id, func.count("*"))
+            .where(ti.state.in_(ACTIVE_STATES), ti.dag_id.in_(sorted(dag_ids)))
+            .group_by(ti.dag_id, ti.task_id, ti.run_id)
+        )
+        for dag_id, task_id, run_id, count in session.execute(counted):
+            self._in_dag[dag_id, task_id] += count
+            self._in_run[dag_id, run_id, task_id] += count
