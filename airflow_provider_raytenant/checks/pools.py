@@ -26,7 +26,7 @@ def judge_pools(file: TenantFile, plan: PoolPlan, existing: Mapping[str, Existin
         if kind == "pool":
             advice = "Delete or rename the pool, or change the tenant's name."
             if "asks for" in text:
-                advice = "Make the task smaller, or raise the tenant's guarantee, weight or limit."
+                advice = "Make the task smaller, raise the tenant's limit, or start more nodes."
             elif "old shape" in text:
                 advice = "Wait until these tasks have ended, or stop them with `airflow raytenant jobs stop`."
             yield _of(owners.get(name), failure("pool", f"{name}: {text}", advice))
@@ -53,11 +53,8 @@ def _judge(pool: PlannedPool, now: ExistingPool | None) -> Finding:
             f"{pool.name} does not count deferred tasks (include_deferred): it holds nothing back",
             SYNC,
         )
-    if pool.change is Change.UPDATE:
-        what = f"has {now.slots} slots, should have {pool.wanted}"
-        if now.slots == pool.wanted:
-            what = "has an old description"
-        return warning("pool", f"{pool.name} {what}", SYNC)
+    if pool.change is Change.UPDATE and now.description != pool.description:
+        return warning("pool", f"{pool.name} has an old description", SYNC)
     if pool.change is Change.REFUSED:
         return warning("pool", f"{pool.name} stays as it is, with {now.slots} slots", "See the next line.")
     if pool.wanted == 0:
@@ -66,7 +63,9 @@ def _judge(pool: PlannedPool, now: ExistingPool | None) -> Finding:
             f"{pool.name} has no slot: its tasks wait",
             "Give the tenant a guarantee, or the cluster more nodes.",
         )
-    return ok("pool", f"{pool.name}: slots {now.slots}, held {now.occupied}, deferred tasks counted")
+    # Another size is no trouble: sizes follow what waits. Whether a controller lives is a check of its own.
+    soon = f" ({pool.wanted} at the next sync)" if now.slots != pool.wanted else ""
+    return ok("pool", f"{pool.name}: slots {now.slots}{soon}, held {now.occupied}, deferred tasks counted")
 
 
 def _of(owner: _Owner | None, finding: Finding) -> Finding:

@@ -1,4 +1,4 @@
-"""What the Airflow pools should be, from the tenant file, the cluster's nodes and the pools that are.
+"""What Airflow's pools should be, from the tenant file, the nodes, the pools there are, what waits.
 
 Pure: reading and writing pools is the business of :mod:`airflow_provider_raytenant.pools`.
 """
@@ -13,8 +13,9 @@ from typing import Final
 
 from airflow_provider_raytenant.domain.capacity import GroupSize, Node, group_sizes
 from airflow_provider_raytenant.domain.dedication import cluster_of, distinct, is_of, nodes_of
+from airflow_provider_raytenant.domain.demand import Demand
+from airflow_provider_raytenant.domain.pool_sizes import Claim, size_pools
 from airflow_provider_raytenant.domain.resources import Resources
-from airflow_provider_raytenant.domain.shares import Share, make_room, split
 from airflow_provider_raytenant.domain.tenants import Cluster, DedicatedNodes, Tenant, TenantFile
 
 MARK: Final = "Made by raytenant"
@@ -85,6 +86,16 @@ class _Draft:
 
 
 @dataclass(frozen=True)
+class _Now:
+    """What is so at this moment, by pool."""
+
+    existing: Mapping[str, ExistingPool]
+    demand: Mapping[str, Demand]
+    uncounted: Mapping[str, int]
+    largest_request: Mapping[str, tuple[int, str]]
+
+
+@dataclass(frozen=True)
 class _Where:
     """Nodes of a cluster that a plan is about: ``own`` says which, ``None`` is the common ones."""
 
@@ -98,6 +109,8 @@ def plan(
     nodes: Mapping[str, Sequence[Node]],
     existing: Mapping[str, ExistingPool],
     largest_request: Mapping[str, tuple[int, str]],
+    demand: Mapping[str, Demand] | None = None,
+    uncounted: Mapping[str, int] | None = None,
 ) -> PoolPlan:
     """The plan for every cluster whose nodes are known.
 
@@ -105,8 +118,11 @@ def plan(
         then left as they are.
     :param existing: all pools by name, ours or not.
     :param largest_request: by pool, the most slots that a task of a DAG asks for, and that task's name.
+    :param demand: by pool, what waits for it.
+    :param uncounted: by pool, slots that live Ray jobs hold and Airflow does not count, see
+        :func:`~airflow_provider_raytenant.domain.sweep.uncounted`.
     """
-    draft = _Draft()
+    draft, now = _Draft(), _Now(existing, demand or {}, uncounted or {}, largest_request)
     planned: set[str] = set()
     for cluster_name, cluster in file.clusters.items():
         tenants = file.tenants_of(cluster_name)
@@ -118,7 +134,7 @@ def plan(
             members = [tenant for tenant in tenants if is_of(tenant.nodes, own)]
             alive = nodes_of(own, sets, nodes[cluster_name])
             where = _Where(cluster_name, cluster_of(own, cluster), own)
-            _plan_set(draft, where, members, alive, existing, largest_request)
+            _plan_set(draft, where, members, alive, now)
     if set(file.clusters) <= set(nodes):
         # Only when every cluster was read is a pool that nobody claims surely a leftover.
         draft.pools += _leftovers(existing, planned)
@@ -130,8 +146,7 @@ def _plan_set(
     where: _Where,
     tenants: Sequence[Tenant],
     nodes: Sequence[Node],
-    existing: Mapping[str, ExistingPool],
-    largest_request: Mapping[str, tuple[int, str]],
+    now: _Now,
 ) -> None:
     """The pools of the tenants that share these nodes: the common ones, or the same dedicated ones."""
     cluster, default_group = where.cluster, where.cluster.default_group
@@ -140,25 +155,17 @@ def _plan_set(
         # Said once, instead of for every guarantee and every task.
         draft.problems.append(_nodes_problem(where, tenants))
     for group, size in group_sizes(cluster, nodes).items():
-        shares = {t.name: _share(t, group, cluster) for t in tenants if _takes_part(t, group, cluster)}
-        sizes = split(size.slots, shares)
-        if not are_missing:
-            draft.problems += _promise_problems(where, group, shares, size)
+        takers = {t.pool(group, default_group): t for t in tenants if _takes_part(t, group, cluster)}
         slot = cluster.groups[group].slot.resources
-        names = {tenant.name: tenant.pool(group, default_group) for tenant in tenants}
-        occupied = {tenant: existing[name].occupied for tenant, name in names.items() if name in existing}
-        now = make_room(sizes, occupied, size.slots)
-        for tenant in tenants:
-            if tenant.name not in sizes:
-                continue
-            name = names[tenant.name]
-            why = _why(shares[tenant.name], size, where, group)
-            if now[tenant.name] < sizes[tenant.name]:
-                why += f"; {sizes[tenant.name]} once others have drained"
-            pool = _planned(name, now[tenant.name], why, tenant, group, slot, existing.get(name))
+        claims = [_claim(tenant, name, group, cluster, now) for name, tenant in takers.items()]
+        if not are_missing:
+            draft.problems += _promise_problems(where, group, claims, size)
+        for name, sized in size_pools(size.slots, claims).items():
+            why = f"{sized.why}; {_whole(size, where, group)}"
+            pool = _planned(name, sized.slots, why, takers[name], group, slot, now.existing.get(name))
             draft.pools.append(pool)
-            request = None if are_missing else largest_request.get(name)
-            draft.problems += _pool_problems(pool, sizes[tenant.name], existing.get(name), request, slot)
+            request = None if are_missing else now.largest_request.get(name)
+            draft.problems += _pool_problems(pool, sized.most, now.existing.get(name), request, slot)
 
 
 def _takes_part(tenant: Tenant, group: str, cluster: Cluster) -> bool:
@@ -169,17 +176,26 @@ def _takes_part(tenant: Tenant, group: str, cluster: Cluster) -> bool:
     return limit is None or limit > 0
 
 
-def _share(tenant: Tenant, group: str, cluster: Cluster) -> Share:
-    guarantee = tenant.share("guarantee", group, cluster.default_group) or 0
-    return Share(guarantee, tenant.weight, tenant.share("limit", group, cluster.default_group))
+def _claim(tenant: Tenant, name: str, group: str, cluster: Cluster, now: _Now) -> Claim:
+    pool = now.existing.get(name)
+    occupied = pool.occupied if pool is not None else 0
+    if pool is not None and _slot_changed_while_occupied(pool, cluster.groups[group].slot.resources):
+        # It stays as it is: what is open there may be taken at any moment.
+        occupied = max(occupied, pool.slots)
+    return Claim(
+        pool=name,
+        guarantee=tenant.share("guarantee", group, cluster.default_group) or 0,
+        weight=tenant.weight,
+        limit=tenant.share("limit", group, cluster.default_group),
+        occupied=occupied,
+        uncounted=now.uncounted.get(name, 0),
+        demand=now.demand.get(name, Demand()),
+    )
 
 
-def _why(share: Share, size: GroupSize, where: _Where, group: str) -> str:
-    limit = f", limit {share.limit}" if share.limit is not None else ""
+def _whole(size: GroupSize, where: _Where, group: str) -> str:
     whole = f"{where.name}/{group}: {size.slots} ({size.why})"
-    if where.own is not None:
-        whole += f" with {where.own}"
-    return f"guarantee {share.guarantee}, weight {share.weight:g}{limit}; {whole}"
+    return whole if where.own is None else f"{whole} with {where.own}"
 
 
 def _planned(
@@ -203,7 +219,7 @@ def _planned(
 def _slot_changed_while_occupied(pool: ExistingPool, slot: Resources) -> bool:
     """Slots of the old shape that tasks hold would be counted as slots of the new one."""
     written = _SLOT_IN_DESCRIPTION.search(pool.description)
-    return pool.occupied > 0 and written is not None and written[1] != str(slot)
+    return pool.is_ours and pool.occupied > 0 and written is not None and written[1] != str(slot)
 
 
 def _nodes_problem(where: _Where, tenants: Sequence[Tenant]) -> str:
@@ -214,10 +230,8 @@ def _nodes_problem(where: _Where, tenants: Sequence[Tenant]) -> str:
     )
 
 
-def _promise_problems(
-    where: _Where, group: str, shares: Mapping[str, Share], size: GroupSize
-) -> Iterator[str]:
-    promised = sum(share.guarantee for share in shares.values())
+def _promise_problems(where: _Where, group: str, claims: Sequence[Claim], size: GroupSize) -> Iterator[str]:
+    promised = sum(claim.guarantee for claim in claims)
     if promised > size.live:
         giver = "the live cluster gives" if where.own is None else f"the live nodes with {where.own} give"
         yield (
@@ -228,7 +242,7 @@ def _promise_problems(
 
 def _pool_problems(
     pool: PlannedPool,
-    share: int,
+    most: int,
     existing: ExistingPool | None,
     request: tuple[int, str] | None,
     slot: Resources,
@@ -240,10 +254,10 @@ def _pool_problems(
             f"pool {pool.name}: the slot is now {slot}, but tasks hold {pool.occupied} slots "
             "of the old shape; it stays as it is until they have ended"
         )
-    if request is not None and request[0] > share:
+    if request is not None and request[0] > most:
         yield (
-            f"pool {pool.name}: task {request[1]} asks for {request[0]} slots, the pool has {share}: "
-            "it would wait for ever"
+            f"pool {pool.name}: task {request[1]} asks for {request[0]} slots, "
+            f"the pool can have {most} at most: it would wait for ever"
         )
 
 

@@ -168,6 +168,22 @@ def find_orphans(jobs: Iterable[OwnJob], tasks: TasksNow, unclear_before: Set[st
     return Findings(tuple(orphans), frozenset(unclear))
 
 
+def uncounted(jobs: Iterable[OwnJob], tasks: TasksNow) -> dict[str, int]:
+    """By pool, the slots of live jobs that Airflow does not count: their tasks hold none any more.
+
+    A later try that holds slots counts for the job of an earlier one: it adopts that, or sees it end before
+    it submits its own.
+    """
+    slots: dict[str, int] = {}
+    for job in jobs:
+        pool = job.about("pool")
+        now = [tasks.by_id.get(job.identity.ti_id), tasks.by_key.get(job.key)]
+        is_counted = any(task is not None and task.state in _TRY_IS_ACTIVE for task in now)
+        if job.live and pool is not None and not is_counted:
+            slots[pool] = slots.get(pool, 0) + (job.slots or 0)
+    return slots
+
+
 def old_records(jobs: Iterable[OwnJob], *, before: float, at_most: int) -> list[OwnJob]:
     """Ended jobs that ended before an instant, the oldest first.
 

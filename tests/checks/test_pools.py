@@ -63,11 +63,19 @@ def test_a_pool_that_does_not_count_deferred_tasks_is_a_failure() -> None:
     assert (found["acme"][0].level, "include_deferred" in found["acme"][0].found) == (Level.FAILURE, True)
 
 
-def test_another_size_is_a_warning_with_both_numbers() -> None:
-    found = judged({**RIGHT, "ray.acme": replace(RIGHT["ray.acme"], slots=2)})
+def test_another_size_is_no_trouble_and_shown_with_both_numbers() -> None:
+    other = {**RIGHT, "ray.acme": replace(RIGHT["ray.acme"], slots=2)}
+    assert judged(other) == {}
+    found = list(judge_pools(FILE, plan(FILE, NODES, other, {}), other))
+    assert found[0].found == "ray.acme: slots 2 (3 at the next sync), held 0, deferred tasks counted"
+
+
+def test_an_old_description_is_a_warning() -> None:
+    old = RIGHT["ray.acme"].description.replace("1GiB", "2GiB")
+    found = judged({**RIGHT, "ray.acme": replace(RIGHT["ray.acme"], description=old)})
     assert (found["acme"][0].level, found["acme"][0].found) == (
         Level.WARNING,
-        "ray.acme has 2 slots, should have 3",
+        "ray.acme has an old description",
     )
 
 
@@ -80,8 +88,8 @@ def test_a_pool_of_somebody_elses_is_a_failure() -> None:
 def test_a_task_larger_than_its_pool_is_a_failure_that_names_it() -> None:
     found = judged(RIGHT, {"ray.acme": (9, "etl.load")})
     assert found["acme"][0].level is Level.FAILURE
-    assert "etl.load asks for 9 slots, the pool has 3" in found["acme"][0].found
-    assert judged(RIGHT, {"ray.acme": (3, "etl.load")}) == {}
+    assert "etl.load asks for 9 slots, the pool can have 4 at most" in found["acme"][0].found
+    assert judged(RIGHT, {"ray.acme": (4, "etl.load")}) == {}
 
 
 def test_a_leftover_pool_is_a_warning_of_airflow() -> None:

@@ -79,8 +79,10 @@ def test_a_tenants_own_nodes_count_for_it_alone() -> None:
     assert sizes(found) == {"ray.globex": 10, "ray.umbrella": 6, "ray.acme": 16, "ray.initech": 4}
     assert found.problems == ()
     why = {pool.name: pool.why for pool in found.pools}
-    assert why["ray.acme"] == ("guarantee 0, weight 1; shared/cpu: 16 (16 on 2 nodes) with label team=acme")
-    assert why["ray.globex"] == "guarantee 3, weight 1; shared/cpu: 16 (16 on 1 node)"
+    assert why["ray.acme"] == (
+        "guarantee 0, weight 1; 16 of headroom; shared/cpu: 16 (16 on 2 nodes) with label team=acme"
+    )
+    assert why["ray.globex"] == "guarantee 3, weight 1; 10 of headroom; shared/cpu: 16 (16 on 1 node)"
 
 
 def test_tenants_that_name_the_same_nodes_share_them() -> None:

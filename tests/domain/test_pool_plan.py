@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_raytenant.domain.capacity import Node
+from airflow_provider_raytenant.domain.demand import Demand
 from airflow_provider_raytenant.domain.pool_plan import (
     MARK,
     Change,
@@ -71,8 +72,10 @@ def test_pools_that_are_not_there_are_created_for_every_tenant_and_group() -> No
     }
     assert planned.problems == ()
     assert planned.pools[0].description == DESCRIPTION
-    assert planned.pools[0].why == "guarantee 4, weight 1; shared/cpu: 16 (16 on 1 node)"
-    assert planned.pools[1].why == "guarantee 0, weight 1, limit 2; shared/cpu: 16 (16 on 1 node)"
+    assert planned.pools[0].why == "guarantee 4, weight 1; 14 of headroom; shared/cpu: 16 (16 on 1 node)"
+    assert planned.pools[1].why == (
+        "guarantee 0, weight 1, limit 2; 2 of headroom; shared/cpu: 16 (16 on 1 node)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,8 +153,50 @@ def test_guarantees_that_only_autoscaling_could_keep_are_a_problem_though_the_po
 @pytest.mark.parametrize(("slots", "is_problem"), [(16, False), (17, True)])
 def test_a_task_that_asks_for_more_than_its_pool_is_a_problem(slots: int, is_problem: bool) -> None:
     planned = _plan(make_file(CPU_ONLY, make_tenant()), [_ours()], ray__acme=(slots, "etl.load"))
-    expected = ("pool ray.acme: task etl.load asks for 17 slots, the pool has 16: it would wait for ever",)
+    expected = (
+        "pool ray.acme: task etl.load asks for 17 slots, the pool can have 16 at most: "
+        "it would wait for ever",
+    )
     assert planned.problems == (expected if is_problem else ())
+
+
+@pytest.mark.parametrize(("slots", "is_problem"), [(8, False), (9, True)])
+def test_a_task_that_its_pool_could_get_slots_for_is_no_problem_whatever_the_pool_has_now(
+    slots: int, is_problem: bool
+) -> None:
+    file = make_file(CPU_ONLY, make_tenant(limit=8), make_tenant("globex"))
+    globex = ExistingPool("ray.globex", 16, DESCRIPTION.replace("acme", "globex"), occupied=16)
+    planned = _plan(file, [_ours(slots=0), globex], ray__acme=(slots, "etl.load"))
+    assert _rows(planned)["ray.acme"] == (0, 0, "none")
+    assert len(planned.problems) == is_problem
+    assert all("asks for 9 slots, the pool can have 8 at most" in text for text in planned.problems)
+
+
+def test_a_tenant_borrows_what_nobody_else_asks_for() -> None:
+    file = make_file(CPU_ONLY, make_tenant(guarantee=4), make_tenant("globex", guarantee=4))
+    pools = {pool.name: pool for pool in [_ours(slots=8, occupied=8)]}
+    demand = {"ray.acme": Demand((2, 2, 2), 5.0)}
+    planned = plan(file, {"shared": NODES[:1]}, pools, {}, demand)
+    assert _rows(planned) == {"ray.acme": (8, 14, "update"), "ray.globex": (None, 2, "create")}
+    assert [pool.why.partition("; shared")[0] for pool in planned.pools] == [
+        "guarantee 4, weight 1; 3 wait for 6 slots, 6 free for that; 10 borrowed",
+        "guarantee 4, weight 1; 2 of headroom",
+    ]
+
+
+def test_slots_of_jobs_that_airflow_does_not_count_are_nobodys() -> None:
+    file = make_file(CPU_ONLY, make_tenant(), make_tenant("globex"))
+    pools = {pool.name: pool for pool in [_ours(occupied=1)]}
+    demand = {"ray.acme": Demand((9,)), "ray.globex": Demand((9,))}
+    planned = plan(file, {"shared": NODES[:1]}, pools, {}, demand, {"ray.acme": 5})
+    # 16 less the 6 in use: globex starts its task, and acme's pool shows what Airflow may count.
+    assert _rows(planned) == {"ray.acme": (16, 1, "update"), "ray.globex": (None, 10, "create")}
+
+
+def test_a_pool_that_stays_as_it_is_may_be_filled_at_any_moment() -> None:
+    file = make_file(CPU_ONLY, make_tenant(), make_tenant("globex"))
+    old = _ours(slots=10, occupied=1, description=DESCRIPTION.replace("4GiB", "2GiB"))
+    assert _rows(_plan(file, [old]))["ray.globex"] == (None, 6, "create")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from airflow_provider_raytenant.domain.sweep import (
     short_id,
     standing,
     task_state,
+    uncounted,
 )
 
 TI_ID = "01976b4e-0000-7000-8000-000000000001"
@@ -264,3 +265,28 @@ def test_a_job_is_found_by_its_whole_id_or_the_beginning_of_its_hash() -> None:
 @given(st.text())
 def test_any_text_for_an_id_is_harmless(text: str) -> None:
     assert by_short_id([own()], text) in ([], [own()])
+
+
+@pytest.mark.parametrize(
+    ("now", "slots"),
+    [
+        # Its own try.
+        (TaskNow(TI_ID, "deferred", 1), {}),
+        (TaskNow(TI_ID, "running", 1), {}),
+        (TaskNow(TI_ID, "failed", 1), {"ray.acme": 4}),
+        # Cleared; then a later try that holds slots for it.
+        (TaskNow("another", None, 2), {"ray.acme": 4}),
+        (TaskNow("another", "scheduled", 2), {"ray.acme": 4}),
+        (TaskNow("another", "queued", 2), {}),
+        (TaskNow("another", "deferred", 2), {}),
+        (None, {"ray.acme": 4}),
+    ],
+)
+def test_a_live_job_is_uncounted_while_no_try_of_its_task_holds_slots(
+    now: TaskNow | None, slots: dict[str, int]
+) -> None:
+    about = {"raytenant.pool": "ray.acme", "raytenant.slots": "2"}
+    job = own(metadata={**IDENTITY.metadata(), **about})
+    ended = own(status="SUCCEEDED", metadata={**IDENTITY.metadata(), **about})
+    nameless = own(metadata={**IDENTITY.metadata(), "raytenant.slots": "2"})
+    assert uncounted([job, job, ended, nameless], tasks(now) if now else TasksNow()) == slots
