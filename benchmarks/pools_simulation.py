@@ -18,8 +18,9 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_raytenant.domain.allocation import PATIENCE, URGENT, Member, allocate
 from airflow_provider_raytenant.domain.shares import Share, split
+
+from airflow_provider_raytenant.domain.allocation import PATIENCE, URGENT, Member, allocate
 from airflow_provider_raytenant.domain.water_level import Part, held_at, level_of
 from benchmarks.pools_traces import Task, Trace
 

@@ -92,12 +92,12 @@ async def _pools(file: TenantFile, looks: Sequence[ClusterLook]) -> tuple[int | 
     if not nodes:
         return None, []
     try:
-        existing = await ask(read_pools)
+        now = await ask(read_pools)
         requests = await ask(read_largest_requests)
     except DatabaseUnavailableError as error:
         return None, [failure("pools", str(error), "Look at Airflow's database.")]
-    planned = plan(file, nodes, existing, requests)
-    return sum(pool.wanted for pool in planned.pools), list(judge_pools(file, planned, existing))
+    planned = plan(file, nodes, now.existing, requests, now.demand)
+    return sum(pool.wanted for pool in planned.pools), list(judge_pools(file, planned, now.existing))
 
 
 async def _airflow(file: TenantFile | None, slots: int | None) -> list[Finding]:

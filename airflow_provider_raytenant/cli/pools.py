@@ -7,18 +7,17 @@ from typing import Any
 
 from airflow_provider_raytenant.cli.output import complain, console, one_clear_error, print_rows
 from airflow_provider_raytenant.cli.tenants import read
-from airflow_provider_raytenant.database.pools import read_largest_requests
 from airflow_provider_raytenant.domain.pool_plan import PlannedPool
-from airflow_provider_raytenant.pools.capacity import ClusterNodes, read_nodes
-from airflow_provider_raytenant.pools.sync import plan_pools, refusals, sync_pools
+from airflow_provider_raytenant.pools.capacity import Clusters, read_clusters
+from airflow_provider_raytenant.pools.sync import plan_pools, read_dags, refusals, sync_pools
 
 
 @one_clear_error
 def plan(args: Any) -> None:
     """Print the plan; exit code 1 where something cannot be as the file asks, or a cluster is silent."""
     _, file = read(args)
-    clusters = read_nodes(file)
-    planned = plan_pools(file, clusters.nodes, read_largest_requests())
+    clusters = read_clusters(file)
+    planned = plan_pools(file, clusters.states, read_dags())
     print_rows([_row(pool) for pool in planned.pools], args.output, numbers=("now", "wanted", "held"))
     _end(clusters, planned.problems)
 
@@ -27,9 +26,9 @@ def plan(args: Any) -> None:
 def sync(args: Any) -> None:
     """Write what the plan changes; exit code 1 where a cluster is silent or a pool had to be left."""
     _, file = read(args)
-    clusters = read_nodes(file)
+    clusters = read_clusters(file)
     make = plan_pools if args.dry_run else sync_pools
-    planned = make(file, clusters.nodes, read_largest_requests())
+    planned = make(file, clusters.states, read_dags())
     rows = [_row(pool) for pool in planned.changes]
     if args.output == "table" and not rows:
         console().print(
@@ -53,7 +52,7 @@ def _row(pool: PlannedPool) -> dict[str, Any]:
     }
 
 
-def _end(clusters: ClusterNodes, problems: Sequence[str]) -> None:
+def _end(clusters: Clusters, problems: Sequence[str]) -> None:
     for name, failure in clusters.failures.items():
         complain(f"cluster {name}: {failure}; its pools stay as they are")
     for problem in problems:

@@ -21,8 +21,6 @@ from airflow_provider_raytenant.control.notices import Notices
 from airflow_provider_raytenant.control.sweeper import Sweeper
 from airflow_provider_raytenant.control.threads import ask
 from airflow_provider_raytenant.database import heartbeats
-from airflow_provider_raytenant.database.pools import read_largest_requests
-from airflow_provider_raytenant.domain.capacity import Node
 from airflow_provider_raytenant.domain.durations import format_duration
 from airflow_provider_raytenant.domain.pool_plan import Change, PlannedPool
 from airflow_provider_raytenant.domain.sweep import OwnJob
@@ -31,10 +29,10 @@ from airflow_provider_raytenant.exceptions import (
     RayTenantError,
     TenantFileError,
 )
-from airflow_provider_raytenant.pools.sync import LargestRequests, sync_pools
+from airflow_provider_raytenant.pools.sync import ClusterState, DagFacts, read_dags, sync_pools
 
 SELDOM: Final = 300.0
-"""Seconds between two deletions of old records, and between two looks at what DAGs ask of pools."""
+"""Seconds between two deletions of old records, and between two looks into all DAGs."""
 
 LONGEST_PAUSE: Final = 30.0
 """Seconds between two rounds while something is away."""
@@ -71,10 +69,10 @@ class Controller:
         self._notices = Notices(say)
         self._stamp = _stamp(path)
         self._file = tenant_file.load(path)
-        self._nodes: dict[str, Sequence[Node]] = {}
+        self._states: dict[str, ClusterState] = {}
         self._sweepers: dict[str, Sweeper] = {}
         self._deleted_at: dict[str, float] = {}
-        self._requests: tuple[float, LargestRequests] | None = None
+        self._dags: tuple[float, DagFacts] | None = None
         self._heartbeat: int | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -148,7 +146,7 @@ class Controller:
             await asyncio.sleep(max(0.0, pause - (time.monotonic() - begun), at_least()))
 
     async def _round(self, name: str) -> bool:
-        """Sweep a cluster and read its nodes; whether it went well."""
+        """Sweep a cluster and read its state; whether it went well."""
         subject, cluster = f"cluster {name}", self._file.clusters[name]
         sweeper, deployment = self._sweeper(name), self._file.deployment
         due = time.monotonic() - self._deleted_at.get(name, -SELDOM) >= SELDOM
@@ -157,12 +155,12 @@ class Controller:
             async with client_of(endpoint) as client:
                 look = await sweeper.look(client, deployment, self._settings.older_than if due else None)
                 sweeper.stop(endpoint, look)
-                self._nodes[name] = await client.nodes()
+                self._states[name] = ClusterState(await client.nodes(), look.uncounted)
                 if due:
                     self._tell_deleted(subject, await sweeper.delete(client, look.records))
                     self._deleted_at[name] = time.monotonic()
         except RayTenantError as error:
-            self._nodes.pop(name, None)
+            self._states.pop(name, None)
             known = isinstance(error, DatabaseUnavailableError) and self._notices.is_bad(DATABASE)
             if not known:
                 self._notices.bad(subject, error)
@@ -172,25 +170,25 @@ class Controller:
 
     async def _pools_round(self) -> bool:
         """Make the pools what they should be, as far as clusters answer; whether it went well."""
-        file, nodes = self._file, dict(self._nodes)
+        file, states = self._file, dict(self._states)
         try:
-            requests = await self._largest_requests()
-            planned = await ask(lambda: sync_pools(file, nodes, requests))
+            dags = await self._dag_facts()
+            planned = await ask(lambda: sync_pools(file, states, dags))
         except RayTenantError as error:
             self._notices.bad(DATABASE, error)
             return False
         self._notices.good(DATABASE)
         for pool in planned.changes:
             self._say(_change(pool))
-        if set(nodes) == set(file.clusters):
+        if set(states) == set(file.clusters):
             self._notices.standing("pools", planned.problems)
         return True
 
-    async def _largest_requests(self) -> LargestRequests:
-        """Read seldom: it means reading every DAG, and only tells whose task is larger than its pool."""
-        if self._requests is None or time.monotonic() - self._requests[0] >= SELDOM:
-            self._requests = (time.monotonic(), await ask(read_largest_requests))
-        return self._requests[1]
+    async def _dag_facts(self) -> DagFacts:
+        """Read seldom: it means reading every DAG."""
+        if self._dags is None or time.monotonic() - self._dags[0] >= SELDOM:
+            self._dags = (time.monotonic(), await ask(read_dags))
+        return self._dags[1]
 
     def _read_file_again(self) -> None:
         """A wrong file is told once, and the last right one stays in force."""
@@ -203,7 +201,7 @@ class Controller:
         except TenantFileError as error:
             self._say(f"tenant file: the one of before stays in force: {error}")
             return
-        self._requests = None
+        self._dags = None
         self._say(f"tenant file: read again: {len(self._file.tenants)} tenants")
 
     def _sweeper(self, name: str) -> Sweeper:
@@ -212,7 +210,7 @@ class Controller:
         return self._sweepers[name]
 
     def _forget(self, name: str) -> None:
-        self._nodes.pop(name, None)
+        self._states.pop(name, None)
         self._deleted_at.pop(name, None)
         sweeper = self._sweepers.pop(name, None)
         if sweeper is not None:

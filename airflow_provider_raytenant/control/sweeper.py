@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,7 @@ from airflow_provider_raytenant.domain.sweep import (
     old_records,
     own_jobs,
     task_state,
+    uncounted,
 )
 from airflow_provider_raytenant.exceptions import JobNotFoundError, RayTenantError
 from airflow_provider_raytenant.ray_api.client import RayClient
@@ -49,6 +50,8 @@ class Look:
     unclear: frozenset[str]
     records: tuple[OwnJob, ...]
     tasks: TasksNow
+    uncounted: Mapping[str, int]
+    """By pool, slots of live jobs that Airflow does not count."""
 
 
 class Sweeper:
@@ -88,7 +91,7 @@ class Sweeper:
         names = {job.submission_id for job in live}
         self._stubborn &= names
         self._stopped_at = {name: at for name, at in self._stopped_at.items() if name in names}
-        return Look(found.orphans, found.unclear, tuple(deletable(old, tasks)), tasks)
+        return Look(found.orphans, found.unclear, tuple(deletable(old, tasks)), tasks, uncounted(live, tasks))
 
     def stop(self, endpoint: RayEndpoint, look: Look) -> None:
         """Begin to stop the orphans that are not being stopped already."""

@@ -12,18 +12,23 @@ from airflow.models.serialized_dag import SerializedDagModel
 from airflow.utils.sqlalchemy import with_row_locks
 from sqlalchemy import select
 
+from airflow_provider_raytenant.database.demand import AT_MOST, TaskLimits, read_demand
 from airflow_provider_raytenant.database.serialized import tasks_of
 from airflow_provider_raytenant.database.session import database_session
-from airflow_provider_raytenant.domain.pool_plan import Change, ExistingPool, PoolPlan
+from airflow_provider_raytenant.domain.pool_plan import Change, ExistingPool, PoolPlan, PoolsNow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 
-def read_pools() -> dict[str, ExistingPool]:
-    """All pools by name, with what is occupied."""
+def read_pools(limits: TaskLimits | None = None, at_most: int = AT_MOST) -> PoolsNow:
+    """All pools with what is occupied and what waits.
+
+    :param limits: see :func:`~airflow_provider_raytenant.database.demand.read_task_limits`.
+    :param at_most: waiting tasks that are read of a pool.
+    """
     with database_session() as session:
-        return _read(session)
+        return _now(session, limits, at_most)
 
 
 def read_largest_requests() -> dict[str, tuple[int, str]]:
@@ -40,13 +45,15 @@ def read_largest_requests() -> dict[str, tuple[int, str]]:
     return largest
 
 
-def write_pools(make_plan: Callable[[dict[str, ExistingPool]], PoolPlan]) -> PoolPlan:
+def write_pools(
+    make_plan: Callable[[PoolsNow], PoolPlan], limits: TaskLimits | None = None, at_most: int = AT_MOST
+) -> PoolPlan:
     """Plan and write in one short transaction that holds the pool rows, as the scheduler does.
 
-    The plan is made inside it: tasks may start between a reading and a write.
+    The plan is made inside it, from what is read inside it: tasks may start between a reading and a write.
     """
     with _locked_pools() as session:
-        plan = make_plan(_read(session))
+        plan = make_plan(_now(session, limits, at_most))
         rows = {pool.pool: pool for pool in session.scalars(select(Pool))}
         for planned in plan.changes:
             row = rows.get(planned.name)
@@ -68,6 +75,11 @@ def _locked_pools() -> Iterator[Session]:
     with database_session() as session:
         session.execute(with_row_locks(select(Pool.id), session=session))
         yield session
+
+
+def _now(session: Session, limits: TaskLimits | None, at_most: int) -> PoolsNow:
+    existing = _read(session)
+    return PoolsNow(existing, read_demand(session, limits, at_most=at_most))
 
 
 def _read(session: Session) -> dict[str, ExistingPool]:

@@ -40,6 +40,14 @@ class ExistingPool:
         return self.description.startswith(MARK)
 
 
+@dataclass(frozen=True)
+class PoolsNow:
+    """All pools by name, ours or not, and what waits for those of ours."""
+
+    existing: Mapping[str, ExistingPool]
+    demand: Mapping[str, Demand] = field(default_factory=dict)
+
+
 class Change(StrEnum):
     """What has to be done about a pool."""
 

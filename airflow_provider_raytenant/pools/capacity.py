@@ -1,4 +1,4 @@
-"""The alive nodes of every cluster of the tenant file."""
+"""What Ray says of every cluster of the tenant file."""
 
 from __future__ import annotations
 
@@ -7,39 +7,45 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider_raytenant.database.connections import read_endpoint
-from airflow_provider_raytenant.domain.capacity import Node
+from airflow_provider_raytenant.database.tasks import read_tasks
+from airflow_provider_raytenant.domain.sweep import own_jobs, uncounted
 from airflow_provider_raytenant.domain.tenants import Cluster, TenantFile
 from airflow_provider_raytenant.exceptions import RayTenantError
+from airflow_provider_raytenant.pools.sync import ClusterState
 from airflow_provider_raytenant.ray_api.client import RayClient
 
 
 @dataclass(frozen=True)
-class ClusterNodes:
-    """Nodes by cluster, and by cluster why it could not be read."""
+class Clusters:
+    """The state by cluster, and by cluster why it could not be read."""
 
-    nodes: Mapping[str, list[Node]]
+    states: Mapping[str, ClusterState]
     failures: Mapping[str, str]
 
 
-def read_nodes(file: TenantFile) -> ClusterNodes:
-    """Ask every cluster for its nodes, side by side."""
-    return asyncio.run(_read_all(file.clusters))
+def read_clusters(file: TenantFile) -> Clusters:
+    """Ask every cluster for its nodes and jobs, side by side."""
+    return asyncio.run(_read_all(file))
 
 
-async def _read_all(clusters: Mapping[str, Cluster]) -> ClusterNodes:
-    answers = await asyncio.gather(*(_read_one(cluster) for cluster in clusters.values()))
-    nodes, failures = {}, {}
+async def _read_all(file: TenantFile) -> Clusters:
+    clusters = file.clusters
+    answers = await asyncio.gather(*(_read_one(cluster, file.deployment) for cluster in clusters.values()))
+    states, failures = {}, {}
     for name, answer in zip(clusters, answers, strict=True):
         if isinstance(answer, str):
             failures[name] = answer
         else:
-            nodes[name] = answer
-    return ClusterNodes(nodes, failures)
+            states[name] = answer
+    return Clusters(states, failures)
 
 
-async def _read_one(cluster: Cluster) -> list[Node] | str:
+async def _read_one(cluster: Cluster, deployment: str) -> ClusterState | str:
     try:
         async with RayClient(read_endpoint(cluster.ray_conn_id)) as client:
-            return await client.nodes()
+            # Jobs before their tasks, or a job that starts in between would seem to have none.
+            jobs = own_jobs((await client.listing()).jobs.values(), deployment)
+            live = [job for job in jobs if job.live]
+            return ClusterState(await client.nodes(), uncounted(live, read_tasks(live)))
     except RayTenantError as error:
         return str(error)

@@ -14,6 +14,7 @@ from airflow_provider_raytenant.control import clusters
 from airflow_provider_raytenant.control import controller as controller_module
 from airflow_provider_raytenant.control.controller import Controller, Settings
 from airflow_provider_raytenant.database import heartbeats
+from airflow_provider_raytenant.domain.demand import Demand
 from airflow_provider_raytenant.exceptions import TenantFileError
 from airflow_provider_raytenant.ray_api import stopping
 from tests.fakes.faults import delay, status
@@ -73,6 +74,37 @@ async def test_pools_become_what_they_should_be_and_are_then_left_alone(world: W
         assert len(said) == 2
     assert world.database.pools["ray.acme"].slots == 2
     assert any(line.startswith("pool ray.acme: made with 2 slots: guarantee 0") for line in said)
+
+
+async def test_pools_follow_what_waits_and_give_back(world: World) -> None:
+    text = world.file.read_text()
+    world.file.write_text(text.replace("globex: {cluster: two}", "globex: {}"))
+    pools, demand = world.database.pools, world.database.demand
+    async with running(world) as said:
+        await until(lambda: {"ray.acme", "ray.globex"} <= set(pools), "the pools")
+        assert (pools["ray.acme"].slots, pools["ray.globex"].slots) == (1, 1)
+        demand["ray.acme"] = Demand((1, 1))
+        await until(lambda: pools["ray.acme"].slots == 2, "what it borrows")
+        assert pools["ray.globex"].slots == 0
+        demand["ray.acme"] = Demand()
+        await until(lambda: pools["ray.globex"].slots == 1, "what it gave back")
+    told = (
+        "pool ray.acme: 1 to 2 slots: guarantee 0, weight 1; 2 wait for 2 slots, 2 free for that; 2 borrowed"
+    )
+    assert any(line.startswith(told) for line in said)
+
+
+async def test_slots_of_an_orphan_are_nobodys_until_it_has_ended(world: World) -> None:
+    own = identity(1)
+    async with running(world) as said:
+        await until(lambda: "ray.acme" in world.database.pools, "the pools")
+        # It does not end when it is told to.
+        job = world.job(own)
+        job.stops = False
+        await until(lambda: world.database.pools["ray.acme"].slots == 0, "the smaller pool")
+        job.end("STOPPED")
+        await until(lambda: world.database.pools["ray.acme"].slots == 2, "the whole pool")
+    assert any("2 held by jobs whose task is over" in line for line in said)
 
 
 async def test_an_orphan_is_stopped_and_a_wanted_job_and_others_are_not(world: World) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.orm import scoped_session, sessionmaker
 
 from stack.postgres import Postgres
+from tests.database.tables import Tables
 
 
 @pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.stack)])
@@ -58,3 +59,9 @@ def statements(engine: Engine) -> Iterator[list[str]]:
     event.listen(engine, "before_cursor_execute", note)
     yield seen
     event.remove(engine, "before_cursor_execute", note)
+
+
+@pytest.fixture
+def tables(engine: Engine) -> Tables:
+    """Three pools, of which the last is not ours, and nothing else."""
+    return Tables(engine)

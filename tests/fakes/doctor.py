@@ -73,7 +73,7 @@ class Patient:
             return parse_nodes({"data": {"result": {"result": fake.nodes}}})
 
         read = {"one": nodes(self.world.one), "two": nodes(self.world.two)}
-        self.world.database.write_pools(lambda existing: plan(file, read, existing, {}))
+        self.world.database.write_pools(lambda now: plan(file, read, now.existing, {}))
 
     def _read_heartbeats(self, job_type: str) -> list[Heartbeat]:
         self.world.database.ask()

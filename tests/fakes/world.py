@@ -14,11 +14,13 @@ import tenacity
 
 from airflow_provider_raytenant.control import clusters, controller, sweeper
 from airflow_provider_raytenant.database import heartbeats
+from airflow_provider_raytenant.domain.demand import Demand
 from airflow_provider_raytenant.domain.job_spec import TryIdentity
-from airflow_provider_raytenant.domain.pool_plan import ExistingPool, PoolPlan
+from airflow_provider_raytenant.domain.pool_plan import ExistingPool, PoolPlan, PoolsNow
 from airflow_provider_raytenant.domain.sweep import OwnJob, TaskNow, TasksNow
 from airflow_provider_raytenant.exceptions import ConnectionConfigError, DatabaseUnavailableError
 from airflow_provider_raytenant.pools import capacity, sync
+from airflow_provider_raytenant.pools.sync import DagFacts
 from airflow_provider_raytenant.ray_api import client as client_module
 from airflow_provider_raytenant.ray_api.endpoint import RayEndpoint
 from tests.fakes.ray_server import FakeJob, FakeRay
@@ -56,6 +58,7 @@ class Database:
 
     tasks: dict[tuple[str, str, str, int], TaskNow] = field(default_factory=dict)
     pools: dict[str, ExistingPool] = field(default_factory=dict)
+    demand: dict[str, Demand] = field(default_factory=dict)
     endpoints: dict[str, RayEndpoint] = field(default_factory=dict)
     away: bool = False
     hangs: threading.Event | None = None
@@ -85,16 +88,18 @@ class Database:
             raise ConnectionConfigError(f"connection {conn_id}: found none; allowed: one of type ray")
         return self.endpoints[conn_id]
 
-    def read_pools(self) -> dict[str, ExistingPool]:
+    def read_pools(self, *_known: Any) -> PoolsNow:
         self.ask()
-        return dict(self.pools)
+        return PoolsNow(dict(self.pools), dict(self.demand))
 
-    def write_pools(self, make_plan: Any) -> PoolPlan:
+    def write_pools(self, make_plan: Any, *_known: Any) -> PoolPlan:
         self.ask()
         self.writes += 1
-        plan: PoolPlan = make_plan(self.pools)
+        plan: PoolPlan = make_plan(PoolsNow(dict(self.pools), dict(self.demand)))
         for pool in plan.changes:
-            self.pools[pool.name] = ExistingPool(pool.name, pool.wanted, pool.description)
+            self.pools[pool.name] = ExistingPool(
+                pool.name, pool.wanted, pool.description, occupied=pool.occupied
+            )
         return plan
 
     def beat(self, job_id: int | None) -> int:
@@ -113,6 +118,9 @@ class Database:
     def read_largest_requests(self) -> dict[str, tuple[int, str]]:
         self.ask()
         return {}
+
+    def read_dags(self) -> DagFacts:
+        return DagFacts(self.read_largest_requests())
 
 
 @dataclass
@@ -138,12 +146,12 @@ class World:
 
 def install(database: Database, patch: pytest.MonkeyPatch) -> None:
     """Let everything that asks Airflow's database ask this one."""
-    for module in (sweeper, clusters):
+    for module in (sweeper, clusters, capacity):
         patch.setattr(module, "read_tasks", database.read_tasks)
     for module in (clusters, capacity):
         patch.setattr(module, "read_endpoint", database.read_endpoint)
     patch.setattr(clusters, "ask_database", database.ask)
-    patch.setattr(controller, "read_largest_requests", database.read_largest_requests)
+    patch.setattr(controller, "read_dags", database.read_dags)
     for name in ("beat", "beat_once", "end"):
         patch.setattr(heartbeats, name, getattr(database, name))
     patch.setattr(sync, "read_pools", database.read_pools)
