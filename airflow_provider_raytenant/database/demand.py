@@ -82,15 +82,19 @@ def read_demand(
     :param now: default: the present; aware.
     """
     active: dict[str, list[Standing]] = defaultdict(list)
-    waiting: dict[str, list[Standing]] = defaultdict(list)
-    for row in session.execute(_active()):
-        active[row.pool].append(_standing(row, row.queued_dttm))
-    held_back = _HeldBack(session, limits or {})
-    for row in session.execute(_waiting(at_most)):
-        if not held_back(row):
-            waiting[row.pool].append(_standing(row, row.scheduled_dttm))
+    waiting: dict[str, list[int]] = defaultdict(list)
+    first: dict[str, Standing] = {}
+    for pool, *standing in session.execute(_active()):
+        active[pool].append(_standing(*standing))
+    is_held_back = _HeldBack(session, limits) if limits else None
+    # Rows by the thousand: what is done with each counts.
+    for pool, slots, since, priority, date, map_index, *name in session.execute(_waiting(at_most)):
+        if is_held_back is None or not is_held_back(*name):
+            waiting[pool].append(slots)
+            if pool not in first:
+                first[pool] = _standing(slots, since, priority, date, map_index)
     now = now or datetime.now(UTC)
-    return {name: demand_of(tasks, active[name], now) for name, tasks in waiting.items()}
+    return {pool: demand_of(first[pool], slots, active[pool], now) for pool, slots in waiting.items()}
 
 
 def _active() -> Any:
@@ -119,7 +123,8 @@ def _waiting(at_most: int) -> Any:
     order = [-ready.c.priority_weight, ready.c.logical_date, ready.c.map_index]
     place = func.row_number().over(partition_by=ready.c.pool, order_by=order)
     ranked = select(ready, place.label("place")).where(ready.c.turn <= ready.c.may_start).subquery()
-    return select(ranked).where(ranked.c.place <= at_most).order_by(ranked.c.pool, ranked.c.place)
+    wanted = [column for column in ranked.c if column.name not in ("turn", "may_start", "place")]
+    return select(*wanted).where(ranked.c.place <= at_most).order_by(ranked.c.pool, ranked.c.place)
 
 
 def _ready() -> Subquery:
@@ -168,8 +173,10 @@ def _ready() -> Subquery:
     )
 
 
-def _standing(row: Any, since: datetime | None) -> Standing:
-    return Standing(order_key(row.priority_weight, row.logical_date, row.map_index), row.pool_slots, since)
+def _standing(
+    slots: int, since: datetime | None, priority_weight: int, logical_date: datetime | None, map_index: int
+) -> Standing:
+    return Standing(order_key(priority_weight, logical_date, map_index), slots, since)
 
 
 class _HeldBack:
@@ -179,11 +186,10 @@ class _HeldBack:
         self._limits = limits
         self._in_dag: Counter[_TaskName] = Counter()
         self._in_run: Counter[tuple[str, str, str]] = Counter()
-        if limits:
-            self._count(session, {dag_id for dag_id, _ in limits})
+        self._count(session, {dag_id for dag_id, _ in limits})
 
-    def __call__(self, row: Any) -> bool:
-        name, in_run = (row.dag_id, row.task_id), (row.dag_id, row.run_id, row.task_id)
+    def __call__(self, dag_id: str, run_id: str, task_id: str) -> bool:
+        name, in_run = (dag_id, task_id), (dag_id, run_id, task_id)
         limit = self._limits.get(name)
         if limit is None:
             return False

@@ -43,18 +43,16 @@ def order_key(priority_weight: int, logical_date: datetime | None, map_index: in
     )
 
 
-def demand_of(waiting: Sequence[Standing], active: Iterable[Standing], now: datetime) -> Demand:
+def demand_of(first: Standing, waiting: Sequence[int], active: Iterable[Standing], now: datetime) -> Demand:
     """The demand of one pool.
 
-    :param waiting: in the order in which they would start.
+    :param first: the first that waits.
+    :param waiting: slots of all that wait, in the order in which they would start.
     :param active: those that hold slots of the pool.
     """
-    if not waiting:
-        return Demand()
-    first = waiting[0]
     started = [each.since for each in active if each.since is not None and not _went_around(each, first)]
     since = max([*started, first.since or now])
-    return Demand(tuple(task.slots for task in waiting), max(0.0, (now - since).total_seconds()))
+    return Demand(tuple(waiting), max(0.0, (now - since).total_seconds()))
 
 
 def _went_around(active: Standing, first: Standing) -> bool:
