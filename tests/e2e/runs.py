@@ -1,12 +1,17 @@
-"""Starting runs and reading what became of them, for the end-to-end tests."""
+"""Starting runs and the controller, and reading what became of them, for the end-to-end tests."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
+from airflow_provider_raytenant.local.processes import marked_environment
 from stack.stack import Stack
 
 WAIT = 240.0
@@ -58,3 +63,25 @@ def log(stack: Stack, dag_id: str, run_id: str, task_id: str, try_number: int = 
     text = stack.api.task_log(dag_id, run_id, task_id, try_number)
     print(f"--- log of {dag_id}.{task_id}, try {try_number}\n{text}\n---")
     return text
+
+
+@contextmanager
+def controller(
+    stack: Stack, *options: str, output: IO[str] | int = subprocess.PIPE
+) -> Iterator[subprocess.Popen[str]]:
+    """The controller as a process, killed if the test has not stopped it.
+
+    ``output``: a file for one that says more than a pipe holds.
+    """
+    program = Path(sys.executable).with_name("airflow")
+    with subprocess.Popen(
+        [str(program), "raytenant", "controller", *options],
+        env={**stack.airflow.env, **marked_environment(f"{stack.scope}/controller")},
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

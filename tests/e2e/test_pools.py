@@ -1,4 +1,4 @@
-"""The pools hold the cluster: a backfill beside live runs never asks for more than there is."""
+"""The pools hold the cluster and fill it: a backfill beside live runs borrows, and never asks too much."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stack import flights
 from stack.stack import Stack
 from stack.usage import UsageSampler
 from tests.e2e.conftest import CAPACITY
-from tests.e2e.runs import finish, start, until
+from tests.e2e.runs import controller, finish, start, until
 
 DAYS = [date(2013, 1, 1) + timedelta(days=number) for number in range(14)]
 LIVE_DAY = datetime(2013, 1, 20, tzinfo=UTC)
@@ -22,12 +22,16 @@ CLUSTER = Resources(cpus=CAPACITY, memory=CAPACITY * 512 * 1024**2)
 
 @pytest.fixture(scope="module")
 def backfilled(stack: Stack) -> UsageSampler:
-    """A backfill of 14 days beside live runs, sampled all along."""
+    """A backfill of 14 days beside live runs, with a controller at work, sampled all along."""
     live: list[tuple[str, str]] = []
     for dag_id in ("acme_daily_delays", "globex_delay_model"):
         stack.api.wait_dag(dag_id)
         stack.api.unpause(dag_id)
-    with UsageSampler(stack.ray) as usage:
+    with (
+        (stack.directory / "controller.log").open("w") as output,
+        controller(stack, "--interval", "2", output=output),
+        UsageSampler(stack.ray) as usage,
+    ):
         span = ("--from-date", str(DAYS[0]), "--to-date", str(DAYS[-1]), "--max-active-runs", "14")
         stack.airflow.cli("backfill", "create", "--dag-id", "acme_daily_delays", *span)
         live.append(("globex_delay_model", start(stack, "globex_delay_model")))
@@ -35,6 +39,8 @@ def backfilled(stack: Stack) -> UsageSampler:
         for dag_id, run_id in live:
             assert finish(stack, dag_id, run_id, 360) == "success"
         until(lambda: len(_ended(stack)) == 14, "the end of the backfill", 360)
+    # Without a controller the sizes of its last moment would stay for the tests that follow.
+    stack.airflow.cli("raytenant", "pools", "sync")
     return usage
 
 
@@ -58,6 +64,12 @@ def test_a_backfill_beside_live_runs_succeeds_within_the_cluster(
     assert 3 < peak.slots <= CAPACITY
     assert backfilled.peak_footprint.fits_in(CLUSTER)
     assert backfilled.misses < len(backfilled.samples) / 10
+
+
+def test_a_tenant_alone_uses_the_whole_group(stack: Stack, backfilled: UsageSampler) -> None:
+    # Three slots a job, and acme has no limit: more than its guarantee and all that its weight gives it.
+    most = max(sample.jobs_by_tenant.get("acme", 0) for sample in backfilled.samples)
+    assert most == CAPACITY // 3
 
 
 def test_no_job_met_a_start_time_out_and_jobs_use_more_than_their_driver(

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +13,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_raytenant.domain.job_spec import TryIdentity
-from airflow_provider_raytenant.local.processes import marked_environment
 from stack.deployment import DEPLOYMENT
 from stack.stack import Stack
-from tests.e2e.runs import jobs, start, until
+from tests.e2e.runs import controller, jobs, start, until
 
 LIVE = ("PENDING", "RUNNING")
 
@@ -55,23 +50,6 @@ class ByHand:
 @pytest.fixture
 def by_hand(stack: Stack) -> ByHand:
     return ByHand(stack)
-
-
-@contextmanager
-def controller(stack: Stack, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """The controller as a process, stopped by SIGTERM if the test has not done it."""
-    program = Path(sys.executable).with_name("airflow")
-    with subprocess.Popen(
-        [str(program), "raytenant", "controller", *options],
-        env={**stack.airflow.env, **marked_environment(f"{stack.scope}/controller")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def test_live_jobs_are_shown_with_their_tasks_and_orphans_are_stopped(stack: Stack, by_hand: ByHand) -> None:
