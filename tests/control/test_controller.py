@@ -158,6 +158,8 @@ async def test_ray_away_is_one_line_and_so_is_its_return(world: World) -> None:
         world.one.outage(status(502))
         await until(lambda: any("cluster one" in line for line in said), "the line")
         await rounds(world, 10)
+        # Its pool was not touched for it.
+        assert world.database.pools["ray.acme"].slots == 2
         job = world.job(identity(1))
         world.one.outage(None)
         await until(lambda: job.status == "STOPPED", "the stop after the outage")
@@ -167,8 +169,6 @@ async def test_ray_away_is_one_line_and_so_is_its_return(world: World) -> None:
     assert "answered 502" in about[0]
     assert about[0].endswith("; trying on")
     assert about[1].startswith("cluster one: well again after ")
-    # Its pool was not touched for it.
-    assert world.database.pools["ray.acme"].slots == 2
 
 
 async def test_the_database_away_is_few_lines_and_so_is_its_return(world: World) -> None:
