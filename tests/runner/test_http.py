@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -17,6 +18,8 @@ Serve = Callable[..., str]
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    # urllib keeps the proxies that it found first, for the whole process.
+    monkeypatch.setattr(urllib.request, "_opener", None)
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
