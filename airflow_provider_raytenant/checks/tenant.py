@@ -14,7 +14,8 @@ from airflow_provider_raytenant.database.connections import read_uri
 from airflow_provider_raytenant.domain.access import Access
 from airflow_provider_raytenant.domain.tenants import RoleCredentials, Tenant
 from airflow_provider_raytenant.exceptions import RayTenantError
-from airflow_provider_raytenant.storage.trial import Trial, clean_up, try_role
+from airflow_provider_raytenant.storage.tickets import TicketOffice
+from airflow_provider_raytenant.storage.trial import Trial, try_role
 
 _ROLE_ADVICE = (
     "See that the connection may assume the role, and that the role may read, write and list the bucket."
@@ -62,7 +63,7 @@ async def forget_roles(trials: Mapping[str, tuple[Access, Trial]]) -> None:
     for access, trial in trials.values():
         if trial.probe_url:
             try:
-                await ask(partial(clean_up, access))
+                await ask(TicketOffice(access).withdraw)
             except RayTenantError:
                 continue
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
+from airflow_provider_raytenant.domain.durations import parse_duration
 from airflow_provider_raytenant.domain.secrets import Secret
 from airflow_provider_raytenant.domain.session_policy import session_policy
 from airflow_provider_raytenant.domain.storage_prefix import StoragePrefix
@@ -24,6 +26,21 @@ DEFAULT_SECONDS: Final = 3600
 
 CLAIM_VARIABLE: Final = "RAYTENANT_CLAIM"
 """The variable by which the runner gets the address of its ticket. It opens nothing after the claim."""
+
+
+def checked_lifetime(value: Any) -> int:
+    """Seconds of ``"90m"`` or of a whole number of seconds, as STS gives them.
+
+    :raises ValueError: saying what was found and what is allowed.
+    """
+    seconds: Any = None
+    with contextlib.suppress(ValueError):
+        seconds = parse_duration(value) if isinstance(value, str) else value
+    whole = isinstance(seconds, int) and not isinstance(seconds, bool)
+    if whole and SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
+        return int(seconds)
+    allowed = f"{SHORTEST_SECONDS // 60}m to {LONGEST_SECONDS // 3600}h, as 90m or as seconds"
+    raise ValueError(f"found {value!r}; allowed: {allowed}")
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def session_policy(prefix: StoragePrefix, partition: str = "aws") -> str:
     :param partition: of the role's ARN: ``aws``, ``aws-cn``, ...
     """
     bucket = f"arn:{partition}:s3:::{prefix.bucket}"
-    path = "".join(f"{segment}/" for segment in prefix.segments)
+    path = prefix.folder
     lists = {
         "Effect": "Allow",
         "Action": list(LIST_ACTIONS),

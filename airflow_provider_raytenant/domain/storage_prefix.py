@@ -43,6 +43,11 @@ class StoragePrefix:
             raise wrong
         return cls(bucket, segments)
 
+    @property
+    def folder(self) -> str:
+        """What the keys below it begin with: ``tenants/a/``; empty for a whole bucket."""
+        return "".join(f"{segment}/" for segment in self.segments)
+
     def contains(self, other: StoragePrefix) -> bool:
         """Whether ``other`` is this prefix or lies below it."""
         own = len(self.segments)

@@ -6,7 +6,6 @@ Every wrong value says what was found and what is allowed.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -23,7 +22,6 @@ from pydantic import (
 )
 
 from airflow_provider_raytenant.domain import access, quantities, rule_defaults, runtime_env
-from airflow_provider_raytenant.domain.durations import parse_duration
 from airflow_provider_raytenant.domain.package_sources import checked_source
 from airflow_provider_raytenant.domain.resources import Resources
 from airflow_provider_raytenant.domain.storage_prefix import StoragePrefix
@@ -61,17 +59,6 @@ def _weight(value: Any) -> float:
     return float(value)
 
 
-def _lifetime(value: Any) -> int:
-    allowed = f"{access.SHORTEST_SECONDS // 60}m to {access.LONGEST_SECONDS // 3600}h, as 90m or as seconds"
-    seconds: Any = None
-    with contextlib.suppress(ValueError):
-        seconds = parse_duration(value) if isinstance(value, str) else value
-    whole = isinstance(seconds, int) and not isinstance(seconds, bool)
-    if whole and access.SHORTEST_SECONDS <= seconds <= access.LONGEST_SECONDS:
-        return int(seconds)
-    raise ValueError(f"found {value!r}; allowed: {allowed}")
-
-
 _MEMORY_SCHEMA = {
     "anyOf": [
         {"type": "integer", "minimum": 0, "maximum": quantities.LARGEST_MEMORY},
@@ -97,7 +84,7 @@ Fraction = Annotated[float, BeforeValidator(quantities.parse_fraction), WithJson
 Slots = Annotated[int, BeforeValidator(_whole), WithJsonSchema({"type": "integer", "minimum": 0})]
 Lifetime = Annotated[
     int,
-    BeforeValidator(_lifetime),
+    BeforeValidator(access.checked_lifetime),
     WithJsonSchema(
         {
             "anyOf": [

@@ -22,7 +22,6 @@ from .renewal import Renewal
 from .ticket import CLAIM_VARIABLE, SUBMISSION_ID_VARIABLE
 from .worker_output import mask_streams
 
-HOOK = "raytenant_runner.worker.setup"
 OWN_HOOK_VARIABLE = "RAYTENANT_SETUP_HOOK"
 # The job's own `worker_process_setup_hook`: Ray takes one only.
 
@@ -36,23 +35,32 @@ def setup() -> None:
     files = GrantFiles.find(submission_id)
     if files is not None:
         grant = files.read()
+        mask = Mask(values_to_mask(grant))
     else:
-        files, grant = _from_afar(submission_id)
+        files, grant, mask = _from_afar(submission_id)
     _apply(files, grant)
-    mask_streams(Mask(values_to_mask(grant)))
+    mask_streams(mask)
     own = os.environ.get(OWN_HOOK_VARIABLE)
     if own:
         _function(own)()
 
 
-def _from_afar(submission_id: str) -> tuple[GrantFiles, dict[str, object]]:
+def _from_afar(submission_id: str) -> tuple[GrantFiles, dict[str, object], Mask]:
     remove_left_behind()
     grant = _fetched(submission_id)
     # One directory a process: whoever comes and goes on this node, none waits for another.
     files = GrantFiles.make(f"{submission_id}-{os.getpid()}")
     files.write(grant)
-    Renewal(files, grant, lambda _: _fetched(submission_id)).start()
-    return files, grant
+    mask = Mask(values_to_mask(grant))
+
+    def fetch(_: dict[str, object]) -> dict[str, object] | None:
+        try:
+            return _fetched(submission_id)
+        except RuntimeError:  # it is asked for again
+            return None
+
+    Renewal(files, grant, fetch, told=lambda renewed: mask.add(values_to_mask(renewed))).start()
+    return files, grant, mask
 
 
 def _apply(files: GrantFiles, grant: dict[str, object]) -> None:

@@ -20,8 +20,8 @@ class Trial:
 
     :param trouble: why the role cannot be had, or does not reach the tenant's own prefix.
     :param reached: what of others it reached, in words; it should be empty.
-    :param probe_url: the presigned URL of an object without a secret, for nodes to try; good for an hour at
-        most, and until :func:`clean_up`.
+    :param probe_url: the presigned URL of an object without a secret, for nodes to try; good for a
+        quarter of an hour at most, and until :meth:`TicketOffice.withdraw`.
     """
 
     trouble: str = ""
@@ -41,7 +41,7 @@ def try_role(access: Access) -> Trial:
         with asking(f"{access.prefix} cannot be used with the role"):
             client.put_object(Bucket=prefix.bucket, Key=access.ticket_key, Body=_CONTENT)
             client.get_object(Bucket=prefix.bucket, Key=access.ticket_key)["Body"].read()
-            client.list_objects_v2(Bucket=prefix.bucket, Prefix=_path(prefix), MaxKeys=1)
+            client.list_objects_v2(Bucket=prefix.bucket, Prefix=prefix.folder, MaxKeys=1)
         return Trial(
             reached=tuple(_reached(client, prefix, access, credentials)),
             probe_url=_probe_url(access, credentials),
@@ -50,17 +50,10 @@ def try_role(access: Access) -> Trial:
         return Trial(trouble=str(error))
 
 
-def clean_up(access: Access) -> None:
-    """Remove the object that was written. Raises as :func:`assume`."""
-    client = aws_connection(access.aws_conn_id).s3(assume(access))
-    with asking("the doctor's object cannot be removed"):
-        client.delete_object(Bucket=access.bucket, Key=access.ticket_key)
-
-
 def _reached(client: Any, prefix: StoragePrefix, access: Access, credentials: Credentials) -> list[str]:
     from botocore.exceptions import BotoCoreError, ClientError
 
-    path = _path(prefix)
+    path = prefix.folder
     again = ("assuming the role anew, whole", lambda: _assume_again(access, credentials))
     sibling = f"{path[:-1]}-raytenant-doctor/"
     attempts = (
@@ -97,7 +90,3 @@ def _probe_url(access: Access, credentials: Credentials) -> str:
     signer = aws_connection(access.aws_conn_id).s3(credentials, access.node_endpoint_url)
     place = {"Bucket": access.bucket, "Key": access.ticket_key}
     return str(signer.generate_presigned_url("get_object", Params=place, ExpiresIn=900))
-
-
-def _path(prefix: StoragePrefix) -> str:
-    return "".join(f"{segment}/" for segment in prefix.segments)
