@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from airflow_provider_raytenant.domain import runtime_env
 from airflow_provider_raytenant.domain.dedication import distinct
+from airflow_provider_raytenant.domain.file_parts import checked_name
 from airflow_provider_raytenant.domain.storage_prefix import StoragePrefix
 from airflow_provider_raytenant.domain.tenants import (
     Autoscale,
@@ -30,7 +31,6 @@ from airflow_provider_raytenant.domain.tenants import (
     Tenant,
     TenantDefaults,
     TenantFile,
-    checked_name,
 )
 from airflow_provider_raytenant.exceptions import Problem, TenantFileError
 
@@ -251,8 +251,9 @@ def _cluster_problems(tenant: Tenant, clusters: Mapping[str, Cluster]) -> Iterat
         names = ", ".join(sorted(clusters)) or "the clusters of this file"
         yield Problem(f"{path}.cluster", repr(tenant.cluster), names)
         return
-    for kind in ("guarantee", "limit"):
-        value = getattr(tenant, kind)
+    by_group = {kind: getattr(tenant, kind) for kind in ("guarantee", "limit", "large_from")}
+    by_group["backfill.limit"] = tenant.backfill.limit if tenant.backfill is not None else None
+    for kind, value in by_group.items():
         for group in value if isinstance(value, Mapping) else ():
             if group not in cluster.groups:
                 groups = f"the groups of cluster {tenant.cluster}: {', '.join(cluster.groups)}"

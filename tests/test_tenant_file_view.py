@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_raytenant import tenant_file
-from airflow_provider_raytenant.domain.tenants import NAME_ALLOWED
+from airflow_provider_raytenant.domain.file_parts import NAME_ALLOWED
 from airflow_provider_raytenant.exceptions import Problem, TenantFileError
 from airflow_provider_raytenant.tenant_file import load, view
 from tests.domain.helpers import DESIGN_EXAMPLE, changed, example_data, seeded

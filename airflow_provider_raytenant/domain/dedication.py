@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from airflow_provider_raytenant.domain.capacity import Node, misfit
+from airflow_provider_raytenant.domain.file_parts import Amount
 from airflow_provider_raytenant.domain.labels import combined
 from airflow_provider_raytenant.domain.resources import Resources
-from airflow_provider_raytenant.domain.tenants import Amount, Cluster, DedicatedNodes
+from airflow_provider_raytenant.domain.tenants import Cluster, DedicatedNodes
 from airflow_provider_raytenant.exceptions import PolicyError
 
 TOKEN_AMOUNT: Final = 0.001

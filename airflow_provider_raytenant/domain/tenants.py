@@ -8,149 +8,51 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     WithJsonSchema,
     field_validator,
     model_validator,
 )
 
-from airflow_provider_raytenant.domain import access, quantities, rule_defaults, runtime_env
+from airflow_provider_raytenant.domain import access, rule_defaults, runtime_env
+from airflow_provider_raytenant.domain.file_parts import (
+    Amount,
+    Count,
+    Fraction,
+    FullAmount,
+    Lifetime,
+    Memory,
+    Name,
+    Part,
+    PerGroup,
+    PerGroupFrom2,
+    Weight,
+    positive,
+)
 from airflow_provider_raytenant.domain.package_sources import checked_source
+from airflow_provider_raytenant.domain.quantities import format_count, format_memory
 from airflow_provider_raytenant.domain.resources import Resources
 from airflow_provider_raytenant.domain.storage_prefix import StoragePrefix
 
-NAME_ALLOWED = "lower-case letters, digits, '-' and '_', a letter or digit first and last, at most 50"
-_NAME_PATTERN = r"^[a-z0-9]([a-z0-9_-]{0,48}[a-z0-9])?$"
 RESERVED_GROUPS = ("large", "backfill")
 
 
-def checked_name(value: object) -> str:
-    """A name as the file allows it.
+class PoolKind(StrEnum):
+    """What a pool of a tenant is for."""
 
-    :raises ValueError: saying what was found and what is allowed.
-    """
-    if not isinstance(value, str) or not re.fullmatch(_NAME_PATTERN, value):
-        raise ValueError(f"found {value!r}; allowed: {NAME_ALLOWED}")
-    return value
+    MAIN = "main"
+    LARGE = "large"
+    """Requests from ``large_from`` slots on. Among small ones they starve: Airflow passes over a task that
+    does not fit its pool, and starts the smaller ones behind it."""
 
-
-def _positive(value: float) -> float:
-    if value <= 0:
-        raise ValueError(f"found {value:g}; allowed: more than 0")
-    return value
-
-
-def _whole(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"found {value!r}; allowed: a whole number of slots, at least 0")
-    return value
-
-
-def _weight(value: Any) -> float:
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1e6:
-        raise ValueError(f"found {value!r}; allowed: a number above 0 and below 1000000")
-    return float(value)
-
-
-_MEMORY_SCHEMA = {
-    "anyOf": [
-        {"type": "integer", "minimum": 0, "maximum": quantities.LARGEST_MEMORY},
-        {"type": "string", "pattern": r"^\d+(\.\d+)?\s*([KMGTP]i?)?B$"},
-    ]
-}
-_FRACTION_SCHEMA = {
-    "anyOf": [
-        {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-        {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"},
-    ]
-}
-_NAME_SCHEMA = {"type": "string", "pattern": _NAME_PATTERN}
-
-Name = Annotated[str, BeforeValidator(checked_name), WithJsonSchema(_NAME_SCHEMA)]
-Memory = Annotated[int, BeforeValidator(quantities.parse_memory), WithJsonSchema(_MEMORY_SCHEMA)]
-Count = Annotated[
-    float,
-    BeforeValidator(quantities.parse_count),
-    WithJsonSchema({"type": "number", "minimum": 0, "maximum": quantities.LARGEST_COUNT}),
-]
-Fraction = Annotated[float, BeforeValidator(quantities.parse_fraction), WithJsonSchema(_FRACTION_SCHEMA)]
-Slots = Annotated[int, BeforeValidator(_whole), WithJsonSchema({"type": "integer", "minimum": 0})]
-Lifetime = Annotated[
-    int,
-    BeforeValidator(access.checked_lifetime),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": access.SHORTEST_SECONDS, "maximum": access.LONGEST_SECONDS},
-                {"type": "string", "pattern": r"^[0-9]{1,10}\s*[smhd]$"},
-            ]
-        }
-    ),
-]
-Weight = Annotated[
-    float,
-    BeforeValidator(_weight),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1e6}),
-]
-PerGroup = Slots | dict[Name, Slots]
-
-
-class Part(BaseModel):
-    """A part of the file: no unknown keys, no changes afterwards.
-
-    Validators are built when first used: a DAG never needs those of the whole file.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _only_known_keys(cls, data: Any) -> Any:
-        known = ", ".join(cls.model_fields)
-        if not isinstance(data, (Mapping, BaseModel)):
-            raise ValueError(f"found {data!r}; allowed: a mapping with the keys {known}")
-        unknown = (
-            [str(key) for key in data if key not in cls.model_fields] if isinstance(data, Mapping) else []
-        )
-        if unknown:
-            raise ValueError(f"{unknown[0]}: found an unknown key; allowed: {known}")
-        return data
-
-    def over(self, base: Self) -> Self:
-        """This on top of ``base``: its own keys win, and a part within lies on the part there."""
-        values = {key: getattr(base, key) for key in base.model_fields_set}
-        for key in self.model_fields_set:
-            own, there = getattr(self, key), values.get(key)
-            both = isinstance(own, Part) and isinstance(there, Part)
-            values[key] = own.over(there) if both else own
-        return type(self).model_validate(values)
-
-
-class Amount(Part):
-    """An amount of CPU, memory and GPU, in the words of the file."""
-
-    cpus: Count = 0.0
-    memory: Memory = 0
-    gpus: Count = 0.0
-
-    @property
-    def resources(self) -> Resources:
-        """The same as :class:`Resources`."""
-        return Resources(cpus=self.cpus, memory=self.memory, gpus=self.gpus)
-
-
-class FullAmount(Amount):
-    """An amount that has both CPU and memory."""
-
-    cpus: Annotated[Count, AfterValidator(_positive)]
-    memory: Annotated[Memory, AfterValidator(_positive)]
+    BACKFILL = "backfill"
+    """Tasks of backfill runs, where Airflow's cluster policy moves them there."""
 
 
 class Slot(FullAmount):
@@ -319,6 +221,45 @@ class Rules(Part):
     """Airflow teams that may use the tenant, where ``[core] multi_team`` is on; ``None`` is any."""
 
 
+class BackfillShare(Part):
+    """The pool for a tenant's backfills, which shares with its other pools what the tenant gets."""
+
+    weight: Weight = 0.25
+    """Beside 1 of the tenant's main pool, and 1 of the one for large requests."""
+    limit: PerGroup | None = None
+    """The most slots that backfills may hold; none by default."""
+
+
+class TinySize(Part):
+    """An amount of CPU, of memory, or of both."""
+
+    cpus: Annotated[Count, AfterValidator(positive)] | None = None
+    memory: Annotated[Memory, AfterValidator(positive)] | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.cpus is None and self.memory is None:
+            raise ValueError("found nothing; allowed: {cpus: 0.5, memory: 256MiB}, or one of the two")
+        return self
+
+    def holds(self, footprint: Resources) -> bool:
+        """Whether a footprint is below this in all that is named; never one with GPUs or custom resources."""
+        cpus, memory = self.cpus, self.memory
+        small = (cpus is None or footprint.cpus < cpus) and (memory is None or footprint.memory < memory)
+        return small and not footprint.gpus and not footprint.custom
+
+    def __str__(self) -> str:
+        cpus = [] if self.cpus is None else [f"{format_count(self.cpus)} CPU"]
+        return ", ".join([*cpus, *([] if self.memory is None else [format_memory(self.memory)])])
+
+
+class Tiny(Part):
+    """Requests that are too small for a job on the cluster, and what becomes of them."""
+
+    below: TinySize
+    action: Literal["warn", "refuse"] = "warn"
+
+
 class TenantDefaults(Part):
     """Values for every tenant that does not set its own."""
 
@@ -328,6 +269,12 @@ class TenantDefaults(Part):
     guarantee: PerGroup = 0
     weight: Weight = 1.0
     limit: PerGroup | None = None
+    large_from: PerGroupFrom2 | None = None
+    """Slots from which on a request queues in a pool of its own kind, so that small ones cannot starve it."""
+    backfill: BackfillShare | None = None
+    """The pool for backfills; without it they queue behind live tasks in the same pools."""
+    tiny: Tiny | None = None
+    """What is better run without a cluster, ``{below: {cpus: 0.5, memory: 256MiB}, action: refuse}``."""
     nodes: DedicatedNodes | None = None
     runtime_env: dict[str, Any] = Field(default_factory=dict)
     rules: Rules = Field(default_factory=Rules)
@@ -361,15 +308,45 @@ class Tenant(TenantDefaults):
 
     def share(self, kind: Literal["guarantee", "limit"], group: str, default_group: str) -> int | None:
         """The tenant's guarantee or limit in slots of a group; ``None`` is no limit."""
-        value: int | Mapping[str, int] | None = getattr(self, kind)
         none = 0 if kind == "guarantee" else None
-        if isinstance(value, Mapping):
-            return value.get(group, none)
-        return value if group == default_group else none
+        return _of_group(getattr(self, kind), group, default_group, none)
 
-    def pool(self, group: str, default_group: str) -> str:
-        """The name of the tenant's pool for a group."""
-        return f"ray.{self.name}" if group == default_group else f"ray.{self.name}.{group}"
+    def pool(self, group: str, default_group: str, kind: PoolKind = PoolKind.MAIN) -> str:
+        """The name of the tenant's pool for a group: ``ray.acme``, ``ray.acme.gpu.large``."""
+        own = [] if group == default_group else [group]
+        return ".".join(["ray", self.name, *own, *([] if kind is PoolKind.MAIN else [kind])])
+
+    def pools(self, group: str, default_group: str) -> dict[PoolKind, str]:
+        """The pools that the tenant has for a group."""
+        kinds = [PoolKind.MAIN]
+        if self.large_slots(group, default_group) is not None:
+            kinds.append(PoolKind.LARGE)
+        if self.backfill is not None:
+            kinds.append(PoolKind.BACKFILL)
+        return {kind: self.pool(group, default_group, kind) for kind in kinds}
+
+    def large_slots(self, group: str, default_group: str) -> int | None:
+        """Slots from which on a request of a group is a large one; ``None``: none is."""
+        return _of_group(self.large_from, group, default_group, None)
+
+    def backfill_limit(self, group: str, default_group: str) -> int | None:
+        """The most slots of a group for backfills; ``None`` is no limit."""
+        limit = self.backfill.limit if self.backfill is not None else None
+        return _of_group(limit, group, default_group, None)
+
+    def kind_for(self, slots: int, group: str, default_group: str) -> PoolKind:
+        """Where a request of so many slots queues, if it is no backfill's."""
+        large = self.large_slots(group, default_group)
+        return PoolKind.MAIN if large is None or slots < large else PoolKind.LARGE
+
+
+def _of_group(
+    value: int | Mapping[str, int] | None, group: str, default_group: str, none: int | None
+) -> int | None:
+    """A number is about the default group."""
+    if isinstance(value, Mapping):
+        return value.get(group, none)
+    return value if group == default_group else none
 
 
 class TenantFile(Part):

@@ -5,17 +5,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from airflow_provider_raytenant.domain.file_parts import NAME_ALLOWED, Amount, checked_name
 from airflow_provider_raytenant.domain.resources import Resources
 from airflow_provider_raytenant.domain.storage_prefix import StoragePrefix
 from airflow_provider_raytenant.domain.tenants import (
-    NAME_ALLOWED,
-    Amount,
     Autoscale,
     Cluster,
+    PoolKind,
     RoleCredentials,
     Rules,
     TenantDefaults,
-    checked_name,
 )
 from tests.domain.helpers import GIB, make_cluster, make_tenant
 
@@ -63,6 +62,47 @@ def test_a_tenant_without_shares_has_no_guarantee_no_limit_and_weight_one() -> N
 @pytest.mark.parametrize(("group", "pool"), [("cpu", "ray.acme"), ("gpu", "ray.acme.gpu")])
 def test_a_pools_name_tells_tenant_and_group(group: str, pool: str) -> None:
     assert make_tenant().pool(group, "cpu") == pool
+
+
+def test_pools_of_their_own_for_large_requests_and_backfills_exist_where_they_are_enabled() -> None:
+    assert make_tenant().pools("cpu", "cpu") == {PoolKind.MAIN: "ray.acme"}
+    tenant = make_tenant(large_from={"gpu": 2}, backfill={"limit": 6})
+    assert tenant.pools("cpu", "cpu") == {PoolKind.MAIN: "ray.acme", PoolKind.BACKFILL: "ray.acme.backfill"}
+    assert tenant.pools("gpu", "cpu") == {
+        PoolKind.MAIN: "ray.acme.gpu",
+        PoolKind.LARGE: "ray.acme.gpu.large",
+        PoolKind.BACKFILL: "ray.acme.gpu.backfill",
+    }
+    assert (tenant.backfill_limit("cpu", "cpu"), tenant.backfill_limit("gpu", "cpu")) == (6, None)
+
+
+@pytest.mark.parametrize(
+    ("large_from", "slots", "kind"),
+    [(None, 99, "main"), (8, 7, "main"), (8, 8, "large"), ({"cpu": 2}, 3, "large"), ({"gpu": 2}, 3, "main")],
+)
+def test_a_large_request_is_one_of_so_many_slots(large_from: Any, slots: int, kind: str) -> None:
+    assert make_tenant(large_from=large_from).kind_for(slots, "cpu", "cpu") == kind
+
+
+@pytest.mark.parametrize(
+    ("below", "footprint", "tiny"),
+    [
+        ({"cpus": 0.5}, Resources(0.4, 9 * GIB), True),
+        ({"cpus": 0.5}, Resources(0.5), False),
+        ({"memory": "256MiB"}, Resources(8, 0), True),
+        ({"cpus": 0.5, "memory": "256MiB"}, Resources(0.1, 128 * 1024**2), True),
+        ({"cpus": 0.5, "memory": "256MiB"}, Resources(0.1, 256 * 1024**2), False),
+        ({"cpus": 0.5}, Resources(0.1, gpus=0.1), False),
+        ({"cpus": 0.5}, Resources(0.1, custom={"fpga": 1}), False),
+    ],
+)
+def test_a_tiny_request_is_below_all_that_is_named(
+    below: dict[str, Any], footprint: Resources, tiny: bool
+) -> None:
+    found = make_tenant(tiny={"below": below}).tiny
+    assert found is not None
+    assert found.action == "warn"
+    assert found.below.holds(footprint) is tiny
 
 
 @pytest.mark.parametrize(
