@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from airflow_provider_raytenant.checks.finding import Finding, failure, ok, warning
-from airflow_provider_raytenant.domain.pool_plan import Change, ExistingPool, PlannedPool, PoolPlan
-from airflow_provider_raytenant.domain.tenants import TenantFile
+from airflow_provider_raytenant.domain.pausing import pauses_in
+from airflow_provider_raytenant.domain.pool_rows import Change, ExistingPool, PlannedPool, PoolPlan
+from airflow_provider_raytenant.domain.tenants import PoolKind, TenantFile
 
 SYNC: Final = "Run `airflow raytenant pools sync`, or the controller, which does so all the time."
 
@@ -57,11 +58,18 @@ def _judge(pool: PlannedPool, now: ExistingPool | None) -> Finding:
         return warning("pool", f"{pool.name} has an old description", SYNC)
     if pool.change is Change.REFUSED:
         return warning("pool", f"{pool.name} stays as it is, with {now.slots} slots", "See the next line.")
-    if pool.wanted == 0:
+    pauses = sorted(pauses_in(pool.description))
+    if pauses:
         return warning(
             "pool",
-            f"{pool.name} has no slot: its tasks wait",
-            "Give the tenant a guarantee, or the cluster more nodes.",
+            f"{pool.name} is paused with {' and '.join(map(str, pauses))}: nothing new starts",
+            "End it with " + " and ".join(f"`airflow raytenant resume {pause.name}`." for pause in pauses),
+        )
+    if pool.most == 0:
+        return warning(
+            "pool",
+            f"{pool.name} can have no slot: its tasks wait",
+            "Raise the tenant's limit, or start nodes.",
         )
     # Another size is no trouble: sizes follow what waits. Whether a controller lives is a check of its own.
     soon = f" ({pool.wanted} at the next sync)" if now.slots != pool.wanted else ""
@@ -77,7 +85,8 @@ def _of(owner: _Owner | None, finding: Finding) -> Finding:
 def _owners(file: TenantFile) -> dict[str, _Owner]:
     """(cluster, tenant) by name of pool."""
     return {
-        tenant.pool(group, file.clusters[tenant.cluster].default_group): (tenant.cluster, tenant.name)
+        tenant.pool(group, file.clusters[tenant.cluster].default_group, kind): (tenant.cluster, tenant.name)
         for tenant in file.tenants.values()
         for group in file.clusters[tenant.cluster].groups
+        for kind in PoolKind
     }

@@ -61,6 +61,11 @@ ARG_ONCE = Arg(
 )
 ARG_CLUSTER = Arg(("--cluster",), help="only this cluster and its tenants")
 ARG_DOCTOR_TENANT = Arg(("--tenant",), help="only this tenant and its cluster")
+ARG_NAME = Arg(
+    ("name",),
+    help="a cluster or a tenant; where both have that name, cluster:NAME or tenant:NAME",
+    metavar="CLUSTER|TENANT",
+)
 ARG_NO_JOBS = Arg(("--no-jobs",), help="leave out what needs a tiny job on each cluster", action="store_true")
 ARG_STRICT = Arg(("--strict",), help="exit code 1 for a warning, too", action="store_true")
 
@@ -80,6 +85,18 @@ def get_raytenant_commands() -> list[CLICommand]:
                     help="Keep the pools right and sweep the clusters, until SIGTERM",
                     func=lazy_load_command(f"{_PACKAGE}.controller.controller"),
                     args=(ARG_FILE, ARG_INTERVAL, ARG_ONCE, ARG_OLDER_THAN),
+                ),
+                ActionCommand(
+                    name="pause",
+                    help="Let nothing new start on a cluster, or of a tenant; what runs goes on to its end",
+                    func=lazy_load_command(f"{_PACKAGE}.pauses.pause"),
+                    args=(ARG_NAME, ARG_FILE),
+                ),
+                ActionCommand(
+                    name="resume",
+                    help="End a pause",
+                    func=lazy_load_command(f"{_PACKAGE}.pauses.resume"),
+                    args=(ARG_NAME, ARG_FILE),
                 ),
                 ActionCommand(
                     name="doctor",

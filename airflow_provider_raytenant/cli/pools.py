@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_provider_raytenant.cli.output import complain, console, one_clear_error, print_rows
 from airflow_provider_raytenant.cli.tenants import read
-from airflow_provider_raytenant.domain.pool_plan import PlannedPool
+from airflow_provider_raytenant.domain.pool_rows import PlannedPool
 from airflow_provider_raytenant.pools.capacity import Clusters, read_clusters
 from airflow_provider_raytenant.pools.sync import plan_pools, read_dags, refusals, sync_pools
 

@@ -22,7 +22,7 @@ from airflow_provider_raytenant.control.sweeper import Sweeper
 from airflow_provider_raytenant.control.threads import ask
 from airflow_provider_raytenant.database import heartbeats
 from airflow_provider_raytenant.domain.durations import format_duration
-from airflow_provider_raytenant.domain.pool_plan import Change, PlannedPool
+from airflow_provider_raytenant.domain.pool_rows import Change, PlannedPool
 from airflow_provider_raytenant.domain.sweep import OwnJob
 from airflow_provider_raytenant.exceptions import (
     DatabaseUnavailableError,

@@ -24,7 +24,7 @@ from sqlalchemy import and_, func, select
 from airflow_provider_raytenant.database.serialized import tasks_of
 from airflow_provider_raytenant.database.session import database_session
 from airflow_provider_raytenant.domain.demand import Demand, Standing, demand_of, order_key
-from airflow_provider_raytenant.domain.pool_plan import MARK
+from airflow_provider_raytenant.domain.pool_rows import MARK
 
 if TYPE_CHECKING:
     from sqlalchemy import Subquery

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from airflow_provider_raytenant.database.demand import AT_MOST, TaskLimits, read_demand
 from airflow_provider_raytenant.database.serialized import tasks_of
 from airflow_provider_raytenant.database.session import database_session
-from airflow_provider_raytenant.domain.pool_plan import Change, ExistingPool, PoolPlan, PoolsNow
+from airflow_provider_raytenant.domain.pool_rows import Change, ExistingPool, PoolPlan, PoolsNow
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -50,6 +50,7 @@ class Member:
         ready, or since the one before it started, if that was later. Not its whole wait: in a long queue
         everyone has waited long, and only who is passed over starves. Tasks above the limit or the capacity
         ask for nothing, so they are not the first either.
+    :param headroom: whether it may have slots that nobody asks for now.
     :param members: pools of its own. It then has no ``occupied``, ``waiting`` and ``first_for`` itself.
     """
 
@@ -60,6 +61,7 @@ class Member:
     occupied: int = 0
     waiting: Sequence[int] = ()
     first_for: float = 0.0
+    headroom: bool = True
     members: Sequence[Member] = ()
 
 
@@ -107,6 +109,7 @@ def _node(member: Member, most: int, leaves: list[Leaf]) -> Child:
     if waiting and max(waiting) > limit:
         waiting = [slots for slots in waiting if slots <= limit]
     leaf = Leaf(member.name, member.weight, guarantee, limit, member.occupied, waiting, member.first_for)
+    leaf.takes_headroom = member.headroom
     leaves.append(leaf)
     return leaf
 

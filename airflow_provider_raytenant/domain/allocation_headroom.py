@@ -30,7 +30,8 @@ def _look_for_room(branch: Branch) -> None:
             _look_for_room(child)
         else:
             room = child.limit - child.held
-            child.headroom = 0 if child.waiting or child.drained or room < 0 else room
+            is_idle = child.takes_headroom and not child.waiting and not child.drained
+            child.headroom = room if is_idle and room > 0 else 0
         total += child.headroom
     branch.headroom = max(0, min(branch.room, total))
     if total and not branch.headroom:

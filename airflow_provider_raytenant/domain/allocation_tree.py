@@ -105,6 +105,7 @@ class Leaf(Node):
     next_wanted = 0
     """How far into the queue the target has come."""
     drained = 0
+    takes_headroom = True
 
     def __init__(
         self,

@@ -5,102 +5,35 @@ Pure: reading and writing pools is the business of :mod:`airflow_provider_rayten
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_raytenant.domain.capacity import GroupSize, Node, group_sizes
 from airflow_provider_raytenant.domain.dedication import cluster_of, distinct, is_of, nodes_of
 from airflow_provider_raytenant.domain.demand import Demand
+from airflow_provider_raytenant.domain.pool_rows import (
+    Change,
+    ExistingPool,
+    Now,
+    PlannedPool,
+    PoolPlan,
+    TenantPool,
+    all_pools,
+    pauses_in_force,
+    planned_pool,
+    pools_of,
+    slot_changed_while_occupied,
+    takes_part,
+)
 from airflow_provider_raytenant.domain.pool_sizes import Claim, size_pools
 from airflow_provider_raytenant.domain.resources import Resources
-from airflow_provider_raytenant.domain.tenants import Cluster, DedicatedNodes, Tenant, TenantFile
-
-MARK: Final = "Made by raytenant"
-"""How the description of a pool of ours begins. No other pool is ever touched."""
-
-_SLOT_IN_DESCRIPTION = re.compile(r"; one slot is (.+?); ")
-
-
-@dataclass(frozen=True)
-class ExistingPool:
-    """A pool as it is. ``occupied`` counts slots of queued, running and deferred tasks."""
-
-    name: str
-    slots: int
-    description: str = ""
-    include_deferred: bool = True
-    occupied: int = 0
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether we made it."""
-        return self.description.startswith(MARK)
-
-
-@dataclass(frozen=True)
-class PoolsNow:
-    """All pools by name, ours or not, and what waits for those of ours."""
-
-    existing: Mapping[str, ExistingPool]
-    demand: Mapping[str, Demand] = field(default_factory=dict)
-
-
-class Change(StrEnum):
-    """What has to be done about a pool."""
-
-    NONE = "none"
-    CREATE = "create"
-    UPDATE = "update"
-    DELETE = "delete"
-    REFUSED = "refused"
-
-
-WRITES = frozenset({Change.CREATE, Change.UPDATE, Change.DELETE})
-
-
-@dataclass(frozen=True)
-class PlannedPool:
-    """One row of the plan: ``now`` is ``None`` where the pool does not exist yet."""
-
-    name: str
-    now: int | None
-    wanted: int
-    occupied: int
-    why: str
-    description: str
-    change: Change
-
-
-@dataclass(frozen=True)
-class PoolPlan:
-    """Every pool of ours, and what cannot be as the file asks."""
-
-    pools: tuple[PlannedPool, ...]
-    problems: tuple[str, ...] = ()
-
-    @property
-    def changes(self) -> tuple[PlannedPool, ...]:
-        """The rows that a sync writes."""
-        return tuple(pool for pool in self.pools if pool.change in WRITES)
+from airflow_provider_raytenant.domain.tenants import Cluster, DedicatedNodes, PoolKind, Tenant, TenantFile
 
 
 @dataclass
 class _Draft:
     pools: list[PlannedPool] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class _Now:
-    """What is so at this moment, by pool."""
-
-    existing: Mapping[str, ExistingPool]
-    demand: Mapping[str, Demand]
-    uncounted: Mapping[str, int]
-    largest_request: Mapping[str, tuple[int, str]]
 
 
 @dataclass(frozen=True)
@@ -130,13 +63,10 @@ def plan(
     :param uncounted: by pool, slots that live Ray jobs hold and Airflow does not count, see
         :func:`~airflow_provider_raytenant.domain.sweep.uncounted`.
     """
-    draft, now = _Draft(), _Now(existing, demand or {}, uncounted or {}, largest_request)
-    planned: set[str] = set()
+    now = Now(existing, demand or {}, uncounted or {}, largest_request, pauses_in_force(file, existing))
+    draft, planned = _Draft(), {pool.name for pool in all_pools(file, now)}
     for cluster_name, cluster in file.clusters.items():
         tenants = file.tenants_of(cluster_name)
-        for group in cluster.groups:
-            takers = [tenant for tenant in tenants if _takes_part(tenant, group, cluster)]
-            planned |= {tenant.pool(group, cluster.default_group) for tenant in takers}
         sets = distinct(tenant.nodes for tenant in tenants)
         for own in [None, *sets] if cluster_name in nodes else ():
             members = [tenant for tenant in tenants if is_of(tenant.nodes, own)]
@@ -154,80 +84,77 @@ def _plan_set(
     where: _Where,
     tenants: Sequence[Tenant],
     nodes: Sequence[Node],
-    now: _Now,
+    now: Now,
 ) -> None:
     """The pools of the tenants that share these nodes: the common ones, or the same dedicated ones."""
-    cluster, default_group = where.cluster, where.cluster.default_group
+    cluster = where.cluster
     are_missing = where.own is not None and not nodes and where.own.autoscale is None
     if are_missing:
         # Said once, instead of for every guarantee and every task.
         draft.problems.append(_nodes_problem(where, tenants))
     for group, size in group_sizes(cluster, nodes).items():
-        takers = {t.pool(group, default_group): t for t in tenants if _takes_part(t, group, cluster)}
+        takers = [tenant for tenant in tenants if takes_part(tenant, group, cluster)]
+        pools = {pool.name: pool for tenant in takers for pool in pools_of(tenant, group, cluster, now)}
         slot = cluster.groups[group].slot.resources
-        claims = [_claim(tenant, name, group, cluster, now) for name, tenant in takers.items()]
+        claims = [_claim(tenant, group, cluster, now) for tenant in takers]
         if not are_missing:
             draft.problems += _promise_problems(where, group, claims, size)
         for name, sized in size_pools(size.slots, claims).items():
             why = f"{sized.why}; {_whole(size, where, group)}"
-            pool = _planned(name, sized.slots, why, takers[name], group, slot, now.existing.get(name))
+            pool = planned_pool(pools[name], sized, why, slot, now)
             draft.pools.append(pool)
             request = None if are_missing else now.largest_request.get(name)
-            draft.problems += _pool_problems(pool, sized.most, now.existing.get(name), request, slot)
+            draft.problems += _pool_problems(pool, now.existing.get(name), request, slot)
 
 
-def _takes_part(tenant: Tenant, group: str, cluster: Cluster) -> bool:
-    """Every tenant has a pool of the default group, and of others unless its limit there is 0."""
-    if group == cluster.default_group:
-        return True
-    limit = tenant.share("limit", group, cluster.default_group)
-    return limit is None or limit > 0
-
-
-def _claim(tenant: Tenant, name: str, group: str, cluster: Cluster, now: _Now) -> Claim:
-    pool = now.existing.get(name)
-    occupied = pool.occupied if pool is not None else 0
-    if pool is not None and _slot_changed_while_occupied(pool, cluster.groups[group].slot.resources):
-        # It stays as it is: what is open there may be taken at any moment.
-        occupied = max(occupied, pool.slots)
-    return Claim(
-        pool=name,
+def _claim(tenant: Tenant, group: str, cluster: Cluster, now: Now) -> Claim:
+    """What a tenant has coming in a group, with its pools within where it has several."""
+    pools = list(pools_of(tenant, group, cluster, now))
+    whole = Claim(
+        pool=pools[0].name,
         guarantee=tenant.share("guarantee", group, cluster.default_group) or 0,
         weight=tenant.weight,
         limit=tenant.share("limit", group, cluster.default_group),
+        is_paused=bool(now.pauses_of(tenant)),
+    )
+    slot = cluster.groups[group].slot.resources
+    own = [_state(_own_claim(pool, cluster), pool, slot, now) for pool in pools]
+    return replace(whole, members=own) if len(own) > 1 else _state(whole, pools[0], slot, now)
+
+
+def _own_claim(pool: TenantPool, cluster: Cluster) -> Claim:
+    """What a pool has coming of its tenant's share."""
+    tenant, default_group = pool.tenant, cluster.default_group
+    if pool.kind is PoolKind.LARGE:
+        least = tenant.large_slots(pool.group, default_group)
+        return Claim(pool.name, about="large requests" + (f", of {least} slots or more" if least else ""))
+    if pool.kind is PoolKind.BACKFILL:
+        weight = tenant.backfill.weight if tenant.backfill is not None else 1.0
+        limit = tenant.backfill_limit(pool.group, default_group)
+        about = f"backfills, weight {weight:g}" + (f", limit {limit}" if limit is not None else "")
+        return Claim(pool.name, weight=weight, limit=limit, about=about)
+    return Claim(pool.name)
+
+
+def _state(claim: Claim, pool: TenantPool, slot: Resources, now: Now) -> Claim:
+    """The claim with what is held and what waits."""
+    found = now.existing.get(pool.name)
+    occupied = found.occupied if found is not None else 0
+    if found is not None and slot_changed_while_occupied(found, slot):
+        # It stays as it is: what is open there may be taken at any moment.
+        occupied = max(occupied, found.slots)
+    return replace(
+        claim,
         occupied=occupied,
-        uncounted=now.uncounted.get(name, 0),
-        demand=now.demand.get(name, Demand()),
+        uncounted=now.uncounted.get(pool.name, 0),
+        demand=now.demand.get(pool.name, Demand()),
+        is_paused=bool(now.pauses_of(pool.tenant)),
     )
 
 
 def _whole(size: GroupSize, where: _Where, group: str) -> str:
     whole = f"{where.name}/{group}: {size.slots} ({size.why})"
     return whole if where.own is None else f"{whole} with {where.own}"
-
-
-def _planned(
-    name: str, wanted: int, why: str, tenant: Tenant, group: str, slot: Resources, pool: ExistingPool | None
-) -> PlannedPool:
-    description = (
-        f"{MARK} for tenant {tenant.name}, group {group}; one slot is {slot}; "
-        "`airflow raytenant pools sync` writes it"
-    )
-    if pool is None:
-        return PlannedPool(name, None, wanted, 0, why, description, Change.CREATE)
-    if not pool.is_ours or _slot_changed_while_occupied(pool, slot):
-        change = Change.REFUSED
-    elif (pool.slots, pool.include_deferred, pool.description) == (wanted, True, description):
-        change = Change.NONE
-    else:
-        change = Change.UPDATE
-    return PlannedPool(name, pool.slots, wanted, pool.occupied, why, description, change)
-
-
-def _slot_changed_while_occupied(pool: ExistingPool, slot: Resources) -> bool:
-    """Slots of the old shape that tasks hold would be counted as slots of the new one."""
-    written = _SLOT_IN_DESCRIPTION.search(pool.description)
-    return pool.is_ours and pool.occupied > 0 and written is not None and written[1] != str(slot)
 
 
 def _nodes_problem(where: _Where, tenants: Sequence[Tenant]) -> str:
@@ -250,7 +177,6 @@ def _promise_problems(where: _Where, group: str, claims: Sequence[Claim], size: 
 
 def _pool_problems(
     pool: PlannedPool,
-    most: int,
     existing: ExistingPool | None,
     request: tuple[int, str] | None,
     slot: Resources,
@@ -262,10 +188,10 @@ def _pool_problems(
             f"pool {pool.name}: the slot is now {slot}, but tasks hold {pool.occupied} slots "
             "of the old shape; it stays as it is until they have ended"
         )
-    if request is not None and request[0] > most:
+    if request is not None and pool.most is not None and request[0] > pool.most:
         yield (
             f"pool {pool.name}: task {request[1]} asks for {request[0]} slots, "
-            f"the pool can have {most} at most: it would wait for ever"
+            f"the pool can have {pool.most} at most: it would wait for ever"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_raytenant.domain.allocation import PATIENCE, Member, allocate
@@ -12,14 +12,18 @@ from airflow_provider_raytenant.domain.durations import format_duration
 
 @dataclass(frozen=True)
 class Claim:
-    """What a pool has coming, holds and wants; all in slots.
+    """What a pool, or a tenant with several pools, has coming, holds and wants; all in slots.
 
+    :param pool: its name; not read where there are ``members``.
     :param guarantee: what it gets before others borrow.
     :param weight: its part of what is beyond guarantees.
     :param limit: ``None`` is no limit.
     :param occupied: what Airflow counts: queued, running and deferred tasks.
     :param uncounted: what live Ray jobs hold beside that: a task that was cleared gives its slots back at
         once, while its job still lives.
+    :param about: what it is for, where that is not all of the tenant's tasks.
+    :param is_paused: nothing new starts in it.
+    :param members: the tenant's pools, the first of which is its main one, where it has more than that.
     """
 
     pool: str
@@ -29,11 +33,19 @@ class Claim:
     occupied: int = 0
     uncounted: int = 0
     demand: Demand = field(default_factory=Demand)
+    about: str = ""
+    is_paused: bool = False
+    members: Sequence[Claim] = ()
 
     @property
     def held(self) -> int:
         """All that is in use."""
-        return self.occupied + self.uncounted
+        return self.occupied + self.uncounted + sum(own.held for own in self.members)
+
+    @property
+    def pools(self) -> Sequence[Claim]:
+        """The claims of single pools."""
+        return self.members or (self,)
 
 
 @dataclass(frozen=True)
@@ -50,50 +62,84 @@ def size_pools(capacity: int, claims: Sequence[Claim]) -> dict[str, PoolSize]:
 
     Slots that jobs hold without Airflow's knowledge are taken off: Airflow would start others there.
     """
-    members = [
-        Member(
-            name=claim.pool,
-            weight=claim.weight,
-            guarantee=claim.guarantee,
-            limit=claim.limit,
-            occupied=claim.held,
-            waiting=claim.demand.waiting,
-            first_for=claim.demand.first_for,
-        )
-        for claim in claims
-    ]
-    sizes = allocate(capacity, members)
+    sizes = allocate(capacity, [_member(claim) for claim in claims])
     result = {}
     for claim in claims:
-        size = sizes[claim.pool]
-        most = capacity if claim.limit is None else min(capacity, claim.limit)
-        result[claim.pool] = PoolSize(max(0, size - claim.uncounted), most, _why(claim, size, most))
+        whole = _least(capacity, claim.limit)
+        lent = _borrowed(claim, sizes, capacity)
+        for own in claim.pools:
+            size, most = sizes[own.pool], _least(whole, own.limit)
+            parts = [own.about or _share(claim), *_state(own, size, most)]
+            if own is claim.pools[0] and lent > 0:
+                parts.append(f"{lent} borrowed")
+            parts += _end(own, size)
+            result[own.pool] = PoolSize(max(0, size - own.uncounted), most, "; ".join(parts))
     return result
 
 
-def _why(claim: Claim, size: int, most: int) -> str:
+def _member(claim: Claim) -> Member:
+    return Member(
+        name=claim.pool,
+        weight=claim.weight,
+        guarantee=claim.guarantee,
+        limit=0 if claim.is_paused else claim.limit,
+        occupied=0 if claim.members else claim.held,
+        waiting=() if claim.is_paused else claim.demand.waiting,
+        first_for=claim.demand.first_for,
+        # A slot of headroom starts no large request, and a backfill can wait for the next sync.
+        headroom=not claim.about,
+        members=[_member(own) for own in claim.members],
+    )
+
+
+def _least(capacity: int, limit: int | None) -> int:
+    return capacity if limit is None else min(capacity, limit)
+
+
+def _share(claim: Claim) -> str:
     share = f"guarantee {claim.guarantee}, weight {claim.weight:g}"
-    if claim.limit is not None:
-        share += f", limit {claim.limit}"
-    parts = [share]
-    waiting = [slots for slots in claim.demand.waiting if slots <= most]
-    free = max(0, size - claim.held)
-    given = min(free, sum(waiting))
+    return share if claim.limit is None else f"{share}, limit {claim.limit}"
+
+
+def _fitting(claim: Claim, most: int) -> list[int]:
+    return [] if claim.is_paused else [slots for slots in claim.demand.waiting if slots <= most]
+
+
+def _given(claim: Claim, size: int, most: int) -> int:
+    """Free slots that waiting tasks may take."""
+    return min(max(0, size - claim.held), sum(_fitting(claim, most)))
+
+
+def _borrowed(claim: Claim, sizes: dict[str, int], capacity: int) -> int:
+    """What the tenant has beyond its guarantee, in all of its pools."""
+    whole = _least(capacity, claim.limit)
+    has = sum(
+        min(sizes[own.pool], own.held) + _given(own, sizes[own.pool], _least(whole, own.limit))
+        for own in claim.pools
+    )
+    return has - claim.guarantee
+
+
+def _state(claim: Claim, size: int, most: int) -> Iterator[str]:
+    waiting, given = _fitting(claim, most), _given(claim, size, most)
     if waiting:
-        parts.append(_waits(waiting, given, claim.demand.first_for))
-    too_large = len(claim.demand.waiting) - len(waiting)
+        yield _waits(waiting, given, claim.demand.first_for)
+    too_large = sum(slots > most for slots in claim.demand.waiting)
     if too_large:
-        parts.append(f"{too_large} ask{'s' if too_large == 1 else ''} for more than {most}")
-    if free > given:
-        parts.append(f"{free - given} of headroom")
-    borrowed = min(size, claim.held) + given - claim.guarantee
-    if borrowed > 0:
-        parts.append(f"{borrowed} borrowed")
+        yield f"{too_large} ask{'s' if too_large == 1 else ''} for more than {most}"
+    held_back = len(claim.demand.waiting) - too_large
+    if claim.is_paused:
+        yield "paused" + (f", {held_back} wait{'s' if held_back == 1 else ''}" if held_back else "")
+    headroom = size - claim.held - given
+    if headroom > 0:
+        yield f"{headroom} of headroom"
+
+
+def _end(claim: Claim, size: int) -> Iterator[str]:
     if size < claim.held:
-        parts.append(f"drains {claim.held - size}")
+        yield f"drains {claim.held - size}"
     if claim.uncounted:
-        parts.append(f"{claim.uncounted} held by jobs whose task is over")
-    return "; ".join(parts)
+        yield f"{claim.uncounted} held by jobs whose task is over"
 
 
 def _waits(waiting: Sequence[int], free: int, first_for: float) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from airflow_provider_raytenant.database.demand import AT_MOST, TaskLimits, read_task_limits
 from airflow_provider_raytenant.database.pools import read_largest_requests, read_pools, write_pools
 from airflow_provider_raytenant.domain.capacity import Node, group_sizes
-from airflow_provider_raytenant.domain.pool_plan import Change, PoolPlan, PoolsNow, plan
+from airflow_provider_raytenant.domain.pool_plan import plan
+from airflow_provider_raytenant.domain.pool_rows import Change, PoolPlan, PoolsNow
 from airflow_provider_raytenant.domain.tenants import TenantFile
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from airflow_provider_raytenant.database.demand import TaskLimit, read_demand
 from airflow_provider_raytenant.domain.demand import Demand
-from airflow_provider_raytenant.domain.pool_plan import MARK
+from airflow_provider_raytenant.domain.pool_rows import MARK
 
 NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
 DAY = datetime(2026, 11, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from airflow_provider_raytenant.database import pools as pools_module
 from airflow_provider_raytenant.database.pools import read_pools
 from airflow_provider_raytenant.domain.demand import Demand
-from airflow_provider_raytenant.domain.pool_plan import ExistingPool, PoolsNow
+from airflow_provider_raytenant.domain.pool_rows import ExistingPool, PoolsNow
 from airflow_provider_raytenant.pools.sync import ClusterState, DagFacts, sync_pools
 from tests.database.tables import Tables
 from tests.domain.helpers import make_cluster, make_file, make_node, make_tenant

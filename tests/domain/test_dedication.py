@@ -19,7 +19,8 @@ from airflow_provider_raytenant.domain.dedication import (
 )
 from airflow_provider_raytenant.domain.job_spec import place
 from airflow_provider_raytenant.domain.labels import matches
-from airflow_provider_raytenant.domain.pool_plan import ExistingPool, PoolPlan, plan
+from airflow_provider_raytenant.domain.pool_plan import plan
+from airflow_provider_raytenant.domain.pool_rows import ExistingPool, PoolPlan
 from airflow_provider_raytenant.domain.resources import Resources, Workers, whole_slots_in
 from airflow_provider_raytenant.domain.tenants import DedicatedNodes, TenantFile
 from airflow_provider_raytenant.exceptions import PolicyError

@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_raytenant.domain.capacity import Node
 from airflow_provider_raytenant.domain.demand import Demand
-from airflow_provider_raytenant.domain.pool_plan import (
-    MARK,
-    Change,
-    ExistingPool,
-    PlannedPool,
-    PoolPlan,
-    plan,
-)
+from airflow_provider_raytenant.domain.pool_plan import plan
+from airflow_provider_raytenant.domain.pool_rows import MARK, Change, ExistingPool, PlannedPool, PoolPlan
 from airflow_provider_raytenant.domain.tenants import TenantFile
 from tests.domain.helpers import make_cluster, make_file, make_node, make_tenant, seeded
 

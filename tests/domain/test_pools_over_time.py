@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_raytenant.domain.demand import Demand
-from airflow_provider_raytenant.domain.pool_plan import ExistingPool, PoolPlan, plan
+from airflow_provider_raytenant.domain.pool_plan import plan
+from airflow_provider_raytenant.domain.pool_rows import ExistingPool, PoolPlan
 from airflow_provider_raytenant.domain.tenants import TenantFile
 from tests.domain.helpers import make_cluster, make_file, make_node, make_tenant, seeded
 

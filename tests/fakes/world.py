@@ -16,7 +16,7 @@ from airflow_provider_raytenant.control import clusters, controller, sweeper
 from airflow_provider_raytenant.database import heartbeats
 from airflow_provider_raytenant.domain.demand import Demand
 from airflow_provider_raytenant.domain.job_spec import TryIdentity
-from airflow_provider_raytenant.domain.pool_plan import ExistingPool, PoolPlan, PoolsNow
+from airflow_provider_raytenant.domain.pool_rows import ExistingPool, PoolPlan, PoolsNow
 from airflow_provider_raytenant.domain.sweep import OwnJob, TaskNow, TasksNow
 from airflow_provider_raytenant.exceptions import ConnectionConfigError, DatabaseUnavailableError
 from airflow_provider_raytenant.pools import capacity, sync
