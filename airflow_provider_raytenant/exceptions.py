@@ -42,6 +42,10 @@ from dataclasses import dataclass
 from typing import Any
 
 
+class TinyRequestWarning(UserWarning):
+    """A task asks for so little that a job on the cluster costs more than it does (the tenant's ``tiny``)."""
+
+
 class RayTenantError(Exception):
     """Root of the tree. ``details`` holds what the message says, for programs (JSON types only)."""
 

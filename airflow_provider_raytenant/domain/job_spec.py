@@ -99,14 +99,17 @@ def place(
     workers: Workers | None = None,
     label_selector: Mapping[str, str] | None = None,
     dedicated: Sets = (),
+    *,
+    pool_slots: int | None = None,
 ) -> Placement:
     """Group, slots and pool of a job.
 
     :param dedicated: the nodes of the cluster that are dedicated to tenants, this one or others.
+    :param pool_slots: slots that its task holds, where these are more than the footprint takes.
     :raises RequestError: the driver asks for no CPU (Ray would pin it to the head), or for GPUs that
         no group has.
-    :raises PolicyError: the footprint is above the tenant's limit, or the label selector asks for nodes
-        that are not the tenant's.
+    :raises PolicyError: the footprint is above the tenant's limit or, where these are refused, a tiny one, or
+        the label selector asks for nodes that are not the tenant's.
     """
     if driver.cpus <= 0:
         raise RequestError(
@@ -128,10 +131,28 @@ def place(
             slots=slots,
             limit=limit,
         )
-    pool = tenant.pool(group, cluster.default_group)
+    _refuse_tiny(tenant, footprint)
+    kind = tenant.kind_for(max(slots, pool_slots or 0), group, cluster.default_group)
+    pool = tenant.pool(group, cluster.default_group, kind)
     driver += Resources(custom=_missing(token(tenant.nodes), driver))
     options = task_options(tenant.name, tenant.nodes, dedicated)
     return Placement(pool, slots, group, driver, total, workers.each if workers else None, selector, options)
+
+
+def tiny_words(tenant: Tenant, footprint: Resources) -> str | None:
+    """What to say of a footprint that is better run without a cluster; ``None`` where it is not."""
+    if tenant.tiny is None or not tenant.tiny.below.holds(footprint):
+        return None
+    return (
+        f"tenant {tenant.name}: a footprint of {footprint} is below its tiny size of {tenant.tiny.below}: "
+        "starting a job costs more than that; run it as a plain Airflow task"
+    )
+
+
+def _refuse_tiny(tenant: Tenant, footprint: Resources) -> None:
+    words = tiny_words(tenant, footprint)
+    if words is not None and tenant.tiny is not None and tenant.tiny.action == "refuse":
+        raise PolicyError(f"{words}, or declare what it really uses", rule="tiny")
 
 
 def _missing(custom: Mapping[str, float], driver: Resources) -> dict[str, float]:

@@ -116,6 +116,8 @@ def prepare(operator: RayTenantJobOperator, context: Context, *, keep: str | Non
     :raises RetryableError: Ray gave no sound answer.
     """
     view, placement = operator.sizing.view, operator.sizing.placement
+    if operator.sizing.tiny is not None:
+        operator.log.warning("%s", operator.sizing.tiny)
     check_origin(view.tenant, *_origin(context))
     refuse_broken_texts(operator)
     identity = _identity(view, context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,10 +11,11 @@ import attrs
 from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
 from airflow_provider_raytenant import tenant_file
-from airflow_provider_raytenant.domain.job_spec import Placement, place
+from airflow_provider_raytenant.domain.job_spec import Placement, place, tiny_words
 from airflow_provider_raytenant.domain.resources import Workers, request
 from airflow_provider_raytenant.domain.rules import check_request
-from airflow_provider_raytenant.exceptions import PolicyError, RequestError
+from airflow_provider_raytenant.domain.tenants import PoolKind
+from airflow_provider_raytenant.exceptions import PolicyError, RequestError, TinyRequestWarning
 from airflow_provider_raytenant.tenant_file import TenantView
 
 FOOTPRINT_ARGUMENTS: Final = ("num_cpus", "num_gpus", "memory", "resources", "workers")
@@ -29,6 +31,8 @@ class Sizing:
     placement: Placement
     pool: str
     pool_slots: int
+    tiny: str | None = None
+    """What to say of a request that is too small for a cluster."""
 
 
 def size(
@@ -61,24 +65,43 @@ def size(
     except ValueError as error:
         raise RequestError(str(error)) from None
     check_request(view.tenant, driver, workers, label_selector)
-    placement = place(view.tenant, view.cluster, driver, workers, label_selector, view.dedicated)
-    if pool is not None and pool != placement.pool and pool not in view.tenant.rules.pools:
-        allowed = ", ".join((placement.pool, *view.tenant.rules.pools))
+    _check_slots(pool_slots)
+    placement = place(
+        view.tenant, view.cluster, driver, workers, label_selector, view.dedicated, pool_slots=pool_slots
+    )
+    own = _pools_to_name(view, placement)
+    if pool is not None and pool not in own and pool not in view.tenant.rules.pools:
+        allowed = ", ".join((*own, *view.tenant.rules.pools))
         raise PolicyError(
             f"pool: found {pool!r}; allowed for tenant {tenant}: {allowed} "
             "(leave it out, also of default_args)",
             rule="pools",
         )
-    return Sizing(view, placement, pool or placement.pool, _slots(placement, pool, pool_slots))
+    # Another pool, where the tenant may name one, has slots of its own meaning.
+    slots = _slots(placement, pool_slots, ours=pool is None or pool in own)
+    tiny = tiny_words(view.tenant, placement.footprint)
+    if tiny is not None:
+        # Past this function, the operator's own, and the wrapper that Airflow puts around that.
+        warnings.warn(tiny, TinyRequestWarning, stacklevel=4)
+    return Sizing(view, placement, pool or placement.pool, slots, tiny)
 
 
-def _slots(placement: Placement, pool: str | None, pool_slots: int | None) -> int:
+def _pools_to_name(view: TenantView, placement: Placement) -> list[str]:
+    """The tenant's pools that a task of this placement may name: where it queues anyway, or as a backfill."""
+    pools = view.tenant.pools(placement.group, view.cluster.default_group)
+    return [placement.pool, *(pools[kind] for kind in pools if kind is PoolKind.BACKFILL)]
+
+
+def _check_slots(pool_slots: Any) -> None:
+    whole = isinstance(pool_slots, int) and not isinstance(pool_slots, bool)
+    if pool_slots is not None and not (whole and pool_slots >= 1):
+        raise RequestError(f"pool_slots: found {pool_slots!r}; allowed: a whole number of at least 1")
+
+
+def _slots(placement: Placement, pool_slots: int | None, *, ours: bool) -> int:
     if pool_slots is None:
         return placement.slots
-    if not isinstance(pool_slots, int) or isinstance(pool_slots, bool) or pool_slots < 1:
-        raise RequestError(f"pool_slots: found {pool_slots!r}; allowed: a whole number of at least 1")
-    # Another pool, where the tenant may name one, has slots of its own meaning.
-    if pool_slots < placement.slots and pool in (None, placement.pool):
+    if pool_slots < placement.slots and ours:
         raise RequestError(
             f"pool_slots: found {pool_slots}; allowed: at least {placement.slots}, "
             f"which the footprint of {placement.footprint} takes (leave it out)"

@@ -38,6 +38,8 @@ tenants:
       resources: [fpga]
       label_selector: {zone: [a]}
       pip_index: ["https://pkgs.example.org/simple"]
+  sized: {large_from: 8, backfill: {limit: 4}, tiny: {below: {cpus: 0.5, memory: 256MiB}}}
+  strict: {tiny: {below: {cpus: 0.5}, action: refuse}}
   noded: {rules: {secrets: [noded_*]}}
   scoped:
     credentials: {aws_conn_id: aws, role_arn: "arn:aws:iam::000000000000:role/jobs"}

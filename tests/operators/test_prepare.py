@@ -18,6 +18,7 @@ from airflow_provider_raytenant.exceptions import (
     RayUnavailableError,
     RequestError,
     TerminalError,
+    TinyRequestWarning,
 )
 from airflow_provider_raytenant.operators import environment as environment_module
 from airflow_provider_raytenant.operators import prepare as module
@@ -379,3 +380,9 @@ def test_the_trigger_gets_the_request_and_no_secret(monkeypatch: pytest.MonkeyPa
     assert path == "airflow_provider_raytenant.triggers.job.RayTenantJobTrigger"
     assert arguments["ray_conn_id"] == "ray_shared"
     assert "the-token-of-the-cluster" not in str(arguments)
+
+
+def test_a_tiny_request_is_told_in_its_tasks_log(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.warns(TinyRequestWarning):
+        made(tenant="sized", num_cpus=0.25)
+    assert "below its tiny size of 0.5 CPU, 256MiB" in capsys.readouterr().out

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, TaskGroup
 
-from airflow_provider_raytenant.exceptions import PolicyError, RequestError, TenantFileError
+from airflow_provider_raytenant.exceptions import (
+    PolicyError,
+    RequestError,
+    TenantFileError,
+    TinyRequestWarning,
+)
 from airflow_provider_raytenant.operators.job import RayTenantJobOperator, Secret, Workers
 
 
@@ -31,6 +36,12 @@ def make(**kwargs: Any) -> RayTenantJobOperator:
         ({"num_gpus": 1, "tenant": "globex"}, "ray.globex.gpu", 1),
         ({"num_gpus": 1, "memory": "40GiB", "tenant": "globex"}, "ray.globex.gpu", 3),
         ({"num_cpus": 9, "label_selector": {"size": "big"}, "tenant": "globex"}, "ray.globex.big", 2),
+        ({"num_cpus": 7, "tenant": "sized"}, "ray.sized", 7),
+        ({"num_cpus": 8, "tenant": "sized"}, "ray.sized.large", 8),
+        ({"num_cpus": 8, "tenant": "sized", "pool": "ray.sized.large"}, "ray.sized.large", 8),
+        ({"num_cpus": 2, "tenant": "sized", "pool_slots": 9}, "ray.sized.large", 9),
+        ({"num_gpus": 9, "tenant": "sized"}, "ray.sized.gpu", 9),
+        ({"num_cpus": 2, "tenant": "sized", "pool": "ray.sized.backfill"}, "ray.sized.backfill", 2),
         ({"pool_slots": 5}, "ray.acme", 5),
         ({"pool": "ray.acme"}, "ray.acme", 1),
         ({"tenant": "globex", "pool": "hers"}, "hers", 1),
@@ -47,6 +58,26 @@ def test_pool_and_slots_come_from_the_footprint(arguments: dict[str, Any], pool:
     [
         ({"pool": "default_pool"}, PolicyError, ["pool: found 'default_pool'", "ray.acme"]),
         ({"tenant": "globex", "pool": "his"}, PolicyError, ["'his'", "ray.globex, hers"]),
+        ({"tenant": "sized", "pool": "ray.sized.large"}, PolicyError, ["ray.sized, ray.sized.backfill"]),
+        (
+            {"tenant": "sized", "num_cpus": 9, "pool": "ray.sized"},
+            PolicyError,
+            ["ray.sized.large, ray.sized.b"],
+        ),
+        ({"pool": "ray.acme.backfill"}, PolicyError, ["allowed for tenant acme: ray.acme (leave"]),
+        (
+            {"tenant": "sized", "num_cpus": 2, "pool": "ray.sized.backfill", "pool_slots": 1},
+            RequestError,
+            ["pool_slots: found 1", "at least 2"],
+        ),
+        (
+            {"tenant": "strict", "num_cpus": 0.25},
+            PolicyError,
+            [
+                "tenant strict: a footprint of 0.25 CPU is below its tiny size of 0.5 CPU",
+                "plain Airflow task",
+            ],
+        ),
         ({"num_cpus": 17}, PolicyError, ["asks for 17 slots", "its limit is 16"]),
         ({"workers": Workers(count=17, num_cpus=1)}, PolicyError, ["asks for 18 slots", "its limit is 16"]),
         ({"pool_slots": 2, "num_cpus": 3}, RequestError, ["pool_slots: found 2", "at least 3"]),
@@ -111,6 +142,25 @@ def test_a_wrong_argument_is_one_clear_error(
         make(**arguments)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_a_tiny_request_warns_where_it_is_not_refused() -> None:
+    with pytest.warns(TinyRequestWarning, match="below its tiny size of 0.5 CPU, 256MiB") as warned:
+        make(tenant="sized", num_cpus=0.25)
+    assert [warning.filename for warning in warned] == [__file__]
+    with pytest.warns(TinyRequestWarning):
+        partial(tenant="sized", num_cpus=0.25).expand(entrypoint=["a"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TinyRequestWarning)
+        make(tenant="sized", num_cpus=0.25, memory="1GiB")
+        make(tenant="strict", num_cpus=0.25, workers=Workers(count=1, num_cpus=1))
+
+
+def test_mapped_tasks_queue_as_large_as_they_are() -> None:
+    mapped = partial(tenant="sized", num_cpus=4, workers=Workers(count=4)).expand(entrypoint=["a", "b"])
+    assert (mapped.pool, mapped.pool_slots) == ("ray.sized.large", 8)
+    unmapped = make(tenant="sized", num_cpus=2, pool="ray.sized.large", pool_slots=8)
+    assert unmapped.sizing.placement.pool == "ray.sized.large"
 
 
 def test_workers_say_which_of_their_arguments_is_wrong() -> None:
