@@ -14,6 +14,7 @@ from airflow_provider_raytenant import tenant_file
 from airflow_provider_raytenant.cli.jobs import duration
 from airflow_provider_raytenant.cli.output import one_clear_error
 from airflow_provider_raytenant.control.controller import Controller, Settings
+from airflow_provider_raytenant.control.health import send_metrics
 from airflow_provider_raytenant.control.threads import waiting
 from airflow_provider_raytenant.exceptions import RequestError
 
@@ -29,6 +30,7 @@ def controller(args: Any) -> None:
     settings = Settings(_interval(args.interval), duration("--older-than", args.older_than))
     path = args.file or tenant_file.config_file()
     _log_to_stdout()
+    send_metrics()
     made = Controller(path, settings, lambda text: log.info("%s", text))
     if args.once:
         if not asyncio.run(made.once()):

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from airflow_provider_raytenant import tenant_file
 from airflow_provider_raytenant.control.clusters import client_of, endpoint_of_connection
+from airflow_provider_raytenant.control.health import Health
 from airflow_provider_raytenant.control.notices import Notices
 from airflow_provider_raytenant.control.sweeper import Sweeper
 from airflow_provider_raytenant.control.threads import ask
@@ -74,6 +75,7 @@ class Controller:
         self._deleted_at: dict[str, float] = {}
         self._dags: tuple[float, DagFacts] | None = None
         self._heartbeat: int | None = None
+        self._health = Health()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; then end within a second or so, in the middle of whatever it is."""
@@ -93,7 +95,7 @@ class Controller:
         pools = await self._pools_round()
         stops = [await self._sweeper(name).stopped() for name in self._file.clusters]
         with suppress(RayTenantError):
-            await ask(heartbeats.beat_once)
+            await ask(partial(heartbeats.note, heartbeats.CONTROLLER_ONCE))
         return all(rounds) and pools and all(ended for stop in stops for ended in stop.values())
 
     async def _work(self) -> None:
@@ -174,10 +176,13 @@ class Controller:
         try:
             dags = await self._dag_facts()
             planned = await ask(lambda: sync_pools(file, states, dags))
+            await ask(partial(heartbeats.note, heartbeats.SYNC))
         except RayTenantError as error:
             self._notices.bad(DATABASE, error)
+            self._health.failed()
             return False
         self._notices.good(DATABASE)
+        self._health.synced(planned, len(file.clusters) - len(states))
         for pool in planned.changes:
             self._say(_change(pool))
         if set(states) == set(file.clusters):

@@ -21,6 +21,9 @@ CONTROLLER: Final = "RayTenantController"
 CONTROLLER_ONCE: Final = "RayTenantControllerOnce"
 """Rounds of `controller --once`: one row a host, whoever starts them."""
 
+SYNC: Final = "RayTenantPoolsSync"
+"""When the pools were last made what they should be: one row a host, whoever did it."""
+
 INTERVAL: Final = 5.0
 """Seconds between two heartbeats: Airflow takes a process of a type that it does not know for dead after
 2.1 times ``[scheduler] job_heartbeat_sec``, which is 5."""
@@ -55,15 +58,15 @@ def end(job_id: int) -> None:
         session.execute(last.values(state=JobState.SUCCESS, latest_heartbeat=now, end_date=now))
 
 
-def beat_once() -> None:
-    """Say that one round was done.
+def note(job_type: str) -> None:
+    """Say that something was done now, from this host: a round of `controller --once`, a sync.
 
     :raises DatabaseUnavailableError: it cannot be said.
     """
-    row = _row(CONTROLLER_ONCE)
+    row = _row(job_type)
     row.update(state=JobState.SUCCESS, end_date=row["latest_heartbeat"])
     with database_session() as session:
-        mine = (Job.job_type == CONTROLLER_ONCE, Job.hostname == row["hostname"])
+        mine = (Job.job_type == job_type, Job.hostname == row["hostname"])
         if not _rows(session.execute(update(Job).where(*mine).values(**row))):
             session.execute(insert(Job).values(**row))
 

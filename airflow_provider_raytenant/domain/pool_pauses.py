@@ -51,7 +51,7 @@ def resume(target: Target, now: PoolsNow) -> PoolPlan:
 
 def _closed(file: TenantFile, pool: TenantPool, target: Target, now: Now) -> PlannedPool:
     slot = file.clusters[pool.tenant.cluster].groups[pool.group].slot.resources
-    row = planned_pool(pool, PoolSize(0, 0, ""), f"paused with {target}", slot, now)
+    row = planned_pool(pool, PoolSize(0, 0), f"paused with {target}", slot, now)
     found = now.existing.get(pool.name)
     if row.change is Change.REFUSED and found is not None and found.is_ours:
         # Its tasks hold slots of the old shape, and its description has to go on saying which.

@@ -62,6 +62,8 @@ class PlannedPool:
     """One row of the plan: ``now`` is ``None`` where the pool does not exist yet.
 
     :param most: slots that the pool could ever have; ``None`` for one that nobody has any more.
+    :param waiting: slots that waiting tasks ask for.
+    :param capped: waiting tasks that ask for more than ``most``.
     """
 
     name: str
@@ -72,6 +74,8 @@ class PlannedPool:
     description: str
     change: Change
     most: int | None = None
+    waiting: int = 0
+    capped: int = 0
 
     @property
     def drains(self) -> int:
@@ -185,15 +189,24 @@ def planned_pool(pool: TenantPool, size: PoolSize, why: str, slot: Resources, no
         pauses,
     )
     if found is None:
-        return PlannedPool(pool.name, None, size.slots, 0, why, description, Change.CREATE, size.most)
-    if not found.is_ours or slot_changed_while_occupied(found, slot):
+        change = Change.CREATE
+    elif not found.is_ours or slot_changed_while_occupied(found, slot):
         change = Change.REFUSED
     elif (found.slots, found.include_deferred, found.description) == (size.slots, True, description):
         change = Change.NONE
     else:
         change = Change.UPDATE
     return PlannedPool(
-        pool.name, found.slots, size.slots, found.occupied, why, description, change, size.most
+        name=pool.name,
+        now=None if found is None else found.slots,
+        wanted=size.slots,
+        occupied=0 if found is None else found.occupied,
+        why=why,
+        description=description,
+        change=change,
+        most=size.most,
+        waiting=size.waiting,
+        capped=size.capped,
     )
 
 

@@ -50,11 +50,20 @@ class Claim:
 
 @dataclass(frozen=True)
 class PoolSize:
-    """``slots`` is what to write now, ``most`` what the pool could ever get, ``why`` what decided."""
+    """What a pool gets.
+
+    :param slots: what to write now.
+    :param most: what it could ever get.
+    :param why: what decided.
+    :param waiting: slots that waiting tasks ask for.
+    :param capped: waiting tasks that ask for more than ``most``.
+    """
 
     slots: int
     most: int
-    why: str
+    why: str = ""
+    waiting: int = 0
+    capped: int = 0
 
 
 def size_pools(capacity: int, claims: Sequence[Claim]) -> dict[str, PoolSize]:
@@ -73,7 +82,14 @@ def size_pools(capacity: int, claims: Sequence[Claim]) -> dict[str, PoolSize]:
             if own is claim.pools[0] and lent > 0:
                 parts.append(f"{lent} borrowed")
             parts += _end(own, size)
-            result[own.pool] = PoolSize(max(0, size - own.uncounted), most, "; ".join(parts))
+            waiting = own.demand.waiting
+            result[own.pool] = PoolSize(
+                slots=max(0, size - own.uncounted),
+                most=most,
+                why="; ".join(parts),
+                waiting=sum(waiting),
+                capped=sum(slots > most for slots in waiting),
+            )
     return result
 
 

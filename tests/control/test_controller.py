@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_raytenant.control import clusters
+from airflow_provider_raytenant.control import clusters, health
 from airflow_provider_raytenant.control import controller as controller_module
 from airflow_provider_raytenant.control.controller import Controller, Settings
 from airflow_provider_raytenant.database import heartbeats
 from airflow_provider_raytenant.domain.demand import Demand
+from airflow_provider_raytenant.domain.pool_rows import MARK, ExistingPool
 from airflow_provider_raytenant.exceptions import TenantFileError
 from airflow_provider_raytenant.ray_api import stopping
 from tests.fakes.faults import delay, status
@@ -325,3 +326,29 @@ async def test_a_database_that_is_away_keeps_no_heartbeat_for_ever(
 async def test_one_round_leaves_a_sign_of_its_own(world: World) -> None:
     assert await Controller(str(world.file), Settings(INTERVAL, WEEK), lambda text: None).once()
     assert world.database.beats == ["once"]
+
+
+async def test_its_health_goes_to_airflows_metrics(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    gauges: dict[str, float] = {}
+    failures: list[str] = []
+    monkeypatch.setattr(health.stats, "gauge", gauges.__setitem__)
+    monkeypatch.setattr(health.stats, "incr", failures.append)
+    # One slot more than the whole cluster has.
+    world.database.demand["ray.acme"] = Demand((1, 3))
+    pool = ExistingPool("ray.globex", 4, f"{MARK} for tenant globex", occupied=4)
+    world.database.pools["ray.globex"] = pool
+    async with running(world):
+        await until(lambda: gauges.get("raytenant.clusters.silent") == 0 and world.database.syncs, "a sync")
+        assert gauges.pop("raytenant.sync.age") < 1
+        assert gauges == {
+            "raytenant.clusters.silent": 0,
+            "raytenant.pools.refused": 0,
+            "raytenant.pools.over_occupied": 1,
+            "raytenant.slots.over_occupied": 2,
+            "raytenant.demand.slots": 4,
+            "raytenant.demand.capped": 1,
+        }
+        assert failures == []
+        world.database.away = True
+        await until(lambda: gauges.get("raytenant.sync.age", 0) > 0.2, "a sync that grows old")
+        assert set(failures) == {"raytenant.sync.failures"}

@@ -20,10 +20,11 @@ from airflow_provider_raytenant.database import heartbeats
 from airflow_provider_raytenant.database.heartbeats import (
     CONTROLLER,
     CONTROLLER_ONCE,
+    SYNC,
     TRIGGERER,
     beat,
-    beat_once,
     end,
+    note,
     read_heartbeats,
 )
 from airflow_provider_raytenant.exceptions import DatabaseUnavailableError
@@ -98,13 +99,13 @@ def test_a_controller_that_ends_says_so(engine: Engine) -> None:
 
 
 def test_single_rounds_share_a_row_a_host(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    beat_once()
+    note(CONTROLLER_ONCE)
     age(engine, 100)
-    beat_once()
+    note(CONTROLLER_ONCE)
     assert rows(engine) == [(CONTROLLER_ONCE, "success", "host-a")]
     assert read_heartbeats(CONTROLLER_ONCE)[0].age < 50
     monkeypatch.setattr(heartbeats, "get_hostname", lambda: "host-c")
-    beat_once()
+    note(CONTROLLER_ONCE)
     assert len(read_heartbeats(CONTROLLER_ONCE)) == 2
     assert read_heartbeats(CONTROLLER) == []
 
@@ -123,6 +124,6 @@ def test_a_database_that_is_away_is_an_error_of_ours(
 ) -> None:
     gone = create_engine(f"sqlite:///{tmp_path}/no/such/folder.db")
     monkeypatch.setattr(settings, "Session", scoped_session(sessionmaker(gone)))
-    for call in (lambda: beat(None), beat_once, lambda: end(1), lambda: read_heartbeats(TRIGGERER)):
+    for call in (lambda: beat(None), lambda: note(SYNC), lambda: end(1), lambda: read_heartbeats(TRIGGERER)):
         with pytest.raises(DatabaseUnavailableError):
             call()

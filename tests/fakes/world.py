@@ -64,6 +64,7 @@ class Database:
     hangs: threading.Event | None = None
     reads: int = 0
     writes: int = 0
+    syncs: int = 0
     beats: list[str] = field(default_factory=list)
 
     def state(self, own: TryIdentity, state: str | None, **more: Any) -> None:
@@ -107,9 +108,12 @@ class Database:
         self.beats.append("lives")
         return job_id or 1
 
-    def beat_once(self) -> None:
+    def note(self, job_type: str) -> None:
         self.ask()
-        self.beats.append("once")
+        if job_type == heartbeats.SYNC:
+            self.syncs += 1
+        else:
+            self.beats.append("once")
 
     def end(self, _job_id: int) -> None:
         self.ask()
@@ -152,7 +156,7 @@ def install(database: Database, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "read_endpoint", database.read_endpoint)
     patch.setattr(clusters, "ask_database", database.ask)
     patch.setattr(controller, "read_dags", database.read_dags)
-    for name in ("beat", "beat_once", "end"):
+    for name in ("beat", "note", "end"):
         patch.setattr(heartbeats, name, getattr(database, name))
     patch.setattr(sync, "read_pools", database.read_pools)
     patch.setattr(sync, "write_pools", database.write_pools)
