@@ -23,11 +23,7 @@ def plan(args: Any) -> None:
     _, file = read(args)
     clusters = read_clusters(file)
     planned = plan_pools(file, clusters.states, read_dags())
-    print_rows(
-        [_row(pool, args.output) for pool in planned.pools],
-        args.output,
-        numbers=("now", "wanted", "held", "waiting"),
-    )
+    print_rows([_row(pool, args.output) for pool in planned.pools], args.output, numbers=NUMBERS)
     if args.output == "table":
         console().print("\n" + _health(planned, read_heartbeats(SYNC)))
     _end(clusters, planned.problems)
