@@ -33,6 +33,8 @@ MORE_TENANTS = """\
     guarantee: 0
     limit: 3
     rules: {{pools: [default_pool]}}
+  initech:
+    large_from: 6
   # Its name, and so its prefix, begins acme's.
   ac:
     guarantee: 0

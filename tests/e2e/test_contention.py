@@ -1,0 +1,116 @@
+"""Three tenants, more work than slots, a node that comes and goes, and a large task among small ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from stack.stack import Stack
+from stack.usage import Sample, UsageSampler
+from tests.e2e.conftest import CAPACITY
+from tests.e2e.runs import controller, finish, start, until
+
+TENANTS = ("acme", "globex", "initech")
+MORE = 6
+"""Slots of the node that comes later."""
+
+SEEN_WITHIN = 20.0
+"""Seconds in which a lost node may still be counted on: Ray's dashboard and the controller have to see it."""
+
+
+@dataclass
+class Watch:
+    """The cluster's own slots at each sample of what is in use."""
+
+    stack: Stack
+    usage: UsageSampler = field(init=False)
+    capacities: list[tuple[float, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.usage = UsageSampler(self.stack.ray, on_sample=self._look)
+
+    def _look(self, sample: Sample) -> None:
+        nodes = self.stack.ray.alive_nodes().values()
+        slots = sum(int(node["resources_total"].get("CPU", 0)) for node in nodes)
+        self.capacities.append((sample.seconds, slots))
+
+    @property
+    def in_use(self) -> int:
+        return self.usage.samples[-1].slots if self.usage.samples else 0
+
+    def capacity_at(self, seconds: float) -> int:
+        """The most that was there shortly before."""
+        return max(slots for at, slots in self.capacities if seconds - SEEN_WITHIN <= at <= seconds + 1)
+
+
+@dataclass(frozen=True)
+class Crowded:
+    """What was seen: samples, and the task instances of all runs once these had ended."""
+
+    watch: Watch
+    states: dict[str, str]
+    tasks: list[dict[str, Any]]
+
+    def starts(self, task_id: str) -> list[str]:
+        return sorted(task["start_date"] for task in self.tasks if task["task_id"] == task_id)
+
+
+@pytest.fixture(scope="module")
+def crowded(stack: Stack) -> Crowded:
+    watch = Watch(stack)
+    with (
+        (stack.directory / "contention.log").open("w") as output,
+        controller(stack, "--interval", "2", output=output),
+        watch.usage,
+    ):
+        runs = {f"crowd_{tenant}": start(stack, f"crowd_{tenant}") for tenant in TENANTS}
+        until(lambda: watch.in_use >= CAPACITY - 2, "a full cluster", 120)
+        node = stack.ray.add_node(MORE, MORE * 512 * 1024**2)
+        until(lambda: watch.in_use > CAPACITY + 2, "jobs on the new node", 90)
+        stack.ray.remove_node(node)
+        states = {dag_id: finish(stack, dag_id, run_id, 420) for dag_id, run_id in runs.items()}
+    stack.airflow.cli("raytenant", "pools", "sync")
+    tasks = [task for run in runs.items() for task in stack.api.task_instances(*run)]
+    return Crowded(watch, states, tasks)
+
+
+@pytest.mark.timeout(720)
+def test_three_tenants_share_a_cluster_whose_nodes_come_and_go(
+    stack: Stack, crowded: Crowded, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usage = crowded.watch.usage
+    assert crowded.states == {f"crowd_{tenant}": "success" for tenant in TENANTS}
+    together = [sample for sample in usage.samples if set(sample.jobs_by_tenant) == set(TENANTS)]
+    peak = usage.peak
+    assert peak is not None
+    tried_again = sum(task["try_number"] > 1 for task in crowded.tasks)
+    with capsys.disabled():
+        print(
+            f"\nthree tenants: all at once in {len(together)} of {len(usage.samples)} samples, at most "
+            f"{peak.slots} slots in use of {CAPACITY} to {CAPACITY + MORE}; {tried_again} tasks ran anew"
+        )
+    assert together
+    assert peak.slots > CAPACITY + 2
+    # What ran on the node that went away.
+    assert tried_again > 0
+
+
+def test_never_more_is_in_use_than_there_is(crowded: Crowded) -> None:
+    samples = crowded.watch.usage.samples
+    over = [
+        (sample.seconds, sample.slots, crowded.watch.capacity_at(sample.seconds))
+        for sample in samples
+        if sample.slots > crowded.watch.capacity_at(sample.seconds)
+    ]
+    assert over == []
+    assert crowded.watch.usage.misses < len(samples) / 10
+
+
+def test_the_large_task_starts_while_small_ones_still_come(crowded: Crowded) -> None:
+    (large,) = [task for task in crowded.tasks if task["task_id"] == "large"]
+    assert (large["pool"], large["pool_slots"]) == ("ray.initech.large", 8)
+    # Many of them became ready before it or with it, and it did not have to wait for the last.
+    later = [at for at in crowded.starts("small") if at > large["start_date"]]
+    assert len(later) >= 5
