@@ -17,6 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from stack.airflow_stack import CONTROLLER
 from stack.deployment import (
     NODE_ENV,
     ROOT,
@@ -36,7 +37,10 @@ RUN_TIMEOUT = 300.0
 _KEPT = ROOT / ".run" / "demo-directory"
 """Where `--keep` notes its directory for `--down`."""
 
-_RAY = RaySize(cpus=12, memory_bytes=12 * 512 * 1024**2, env=NODE_ENV)
+CAPACITY = 12
+"""Slots of the cluster: so many CPUs, and 512 MiB for each."""
+
+_RAY = RaySize(cpus=CAPACITY, memory_bytes=CAPACITY * 512 * 1024**2, env=NODE_ENV)
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -105,6 +109,8 @@ def _run(stack: Stack, say: Progress, keep: bool) -> int:
     say(f"{seed_flights(stack)} objects of the 2013 New York flights are in S3.")
     console.print(stack.airflow.cli("raytenant", "tenants", "list").stdout)
     console.print(stack.airflow.cli("raytenant", "pools", "sync").stdout)
+    # From here on the sizes follow what waits.
+    stack.airflow.start_process(CONTROLLER, options=("--interval", "2"))
     api = stack.api
     for dag_id in (ACME, GLOBEX):
         api.wait_dag(dag_id)
@@ -130,7 +136,6 @@ def _all_runs(stack: Stack) -> list[tuple[str, dict[str, Any]]]:
 
 def _wait_for_all(stack: Stack, usage: UsageSampler, say: Progress, expected: int) -> None:
     """Wait for every run; a line for each that ends and at least one every ten seconds."""
-    capacity = _capacity(stack)
     started = last_told = time.monotonic()
     told = -1
     while time.monotonic() - started < RUN_TIMEOUT:
@@ -138,23 +143,19 @@ def _wait_for_all(stack: Stack, usage: UsageSampler, say: Progress, expected: in
         ended = [run for _, run in runs if run["state"] in FINISHED_RUN]
         if len(ended) != told or time.monotonic() - last_told > 10:
             told, last_told = len(ended), time.monotonic()
-            say(f"{told} of {expected} runs have ended; {_live(usage, capacity)}")
+            say(f"{told} of {expected} runs have ended; {_live(usage)}")
         if len(ended) == len(runs) >= expected:
             return
         time.sleep(2.5)
     raise TimeoutError(f"{expected - told} of {expected} runs did not end within {RUN_TIMEOUT:g} s")
 
 
-def _live(usage: UsageSampler, capacity: int) -> str:
+def _live(usage: UsageSampler) -> str:
     if not usage.samples:
         return "nothing seen of Ray yet"
     now = usage.samples[-1]
     jobs = ", ".join(f"{count} of {tenant}" for tenant, count in sorted(now.jobs_by_tenant.items()))
-    return f"live Ray jobs: {jobs or 'none'}; {now.slots} of {capacity} slots in use"
-
-
-def _capacity(stack: Stack) -> int:
-    return sum(pool["slots"] for name, pool in stack.api.pools().items() if name.startswith("ray."))
+    return f"live Ray jobs: {jobs or 'none'}; {now.slots} of {CAPACITY} slots in use"
 
 
 def _report(stack: Stack, usage: UsageSampler, keep: bool) -> int:
@@ -175,11 +176,11 @@ def _report(stack: Stack, usage: UsageSampler, keep: bool) -> int:
             f"{row.ran:.1f}",
         )
     console.print(table, soft_wrap=False)
-    capacity, peak = _capacity(stack), usage.peak
+    peak = usage.peak
     states = Counter(run["state"] for _, run in _all_runs(stack))
     most = peak.slots if peak else 0
     console.print(
-        f"Runs: {dict(states)}. Most slots in use: {most} of {capacity} ({len(usage.samples)} samples)."
+        f"Runs: {dict(states)}. Most slots in use: {most} of {CAPACITY} ({len(usage.samples)} samples)."
     )
     console.print(f"Airflow: {stack.airflow.base_url}  Ray: {stack.ray.dashboard_url}")
     if keep:
@@ -187,7 +188,7 @@ def _report(stack: Stack, usage: UsageSampler, keep: bool) -> int:
         _KEPT.parent.mkdir(exist_ok=True)
         _KEPT.write_text(str(stack.directory))
         console.print("It stays up; `make demo-down` ends it.")
-    return 0 if set(states) == {"success"} and 0 < most <= capacity else 1
+    return 0 if set(states) == {"success"} and 0 < most <= CAPACITY else 1
 
 
 def _rows(stack: Stack, jobs: dict[str, dict[str, Any]]) -> list[Row]:
