@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from airflow_provider_raytenant import exceptions
+from airflow_provider_raytenant.domain.durations import LONGEST
 from airflow_provider_raytenant.domain.job_info import JobInfo
 from airflow_provider_raytenant.domain.status import JobStatus
+from airflow_provider_raytenant.domain.usage import RUN_SECONDS
 from airflow_provider_raytenant.exceptions import (
     JobFailedError,
     JobKilledError,
@@ -80,8 +82,8 @@ _SHOWN_LINES: Final = 12
 class Outcome:
     """How a job ended: well, with ``result`` (``None`` where it wrote none), or with ``error``.
 
-    ``skipped``: its exit code says that its task is to be skipped. ``usage``: what it held at most, as
-    the XCom ``raytenant_usage`` says it; ``None`` if no sample has seen the job.
+    ``skipped``: its exit code says that its task is to be skipped. ``usage``: how long it ran and what it
+    held at most, as the XCom ``raytenant_usage`` says it; ``None`` if nothing of it is known.
     """
 
     submission_id: str
@@ -145,9 +147,23 @@ def outcome_of(
         never ran) or its log is gone.
     :param deadline: name and seconds of the deadline that the runner kept, ``("job_timeout", 3600)``.
     :param skip_on: exit codes of the entrypoint that skip the task.
+
+    Its ``usage`` is how long the entrypoint ran, where the record says so: ``{"run_seconds": 1.5}``.
     """
     found = record is not None
     record = _sound(record or {})
+    outcome = _outcome(job, record, found, deadline, skip_on)
+    ran = _ran(record)
+    return outcome if ran is None else replace(outcome, usage={RUN_SECONDS: ran})
+
+
+def _outcome(
+    job: JobInfo,
+    record: Mapping[str, Any],
+    found: bool,
+    deadline: tuple[str, float] | None,
+    skip_on: Collection[int],
+) -> Outcome:
     if job.status is JobStatus.SUCCEEDED and not found:
         # The runner always leaves a record: without one there may have been a result.
         lost = f"the job succeeded, but its log, and so its result, cannot be read (job {job.submission_id})"
@@ -170,7 +186,17 @@ def outcome_of(
 def _sound(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """The record without what has another type than the runner writes: a job can print one of its own."""
     kinds: dict[str, Any] = {"seconds": (int, float), "result_error": Mapping}
-    return {key: value for key, value in record.items() if isinstance(value, kinds.get(key, object))}
+    sound = {key: value for key, value in record.items() if isinstance(value, kinds.get(key, object))}
+    if not 0 <= sound.get("seconds", 0) <= LONGEST:
+        del sound["seconds"]
+    return sound
+
+
+def _ran(record: Mapping[str, Any]) -> float | None:
+    """Seconds that the entrypoint ran; ``None`` where it did not start, or the record does not say it."""
+    if record.get("outcome") not in ("exited", "signaled", "job_timeout"):
+        return None
+    return float(record["seconds"]) if "seconds" in record else None
 
 
 _Failure = tuple[type[RayTenantError], str, dict[str, Any]]

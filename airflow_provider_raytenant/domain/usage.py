@@ -18,7 +18,11 @@ from airflow_provider_raytenant.domain.resources import Resources
 from airflow_provider_raytenant.exceptions import RequestError
 
 USAGE_KEY: Final = "raytenant_usage"
-"""The XCom with what :meth:`Peak.to_json` gives, beside the job's ``submission_id``."""
+"""The XCom with what :meth:`Peak.to_json` gives, beside the job's ``submission_id`` and :data:`RUN_SECONDS`.
+Without a sample there is no peak in it; without the runner's end record there are no seconds."""
+
+RUN_SECONDS: Final = "run_seconds"
+"""How long the entrypoint itself ran, in seconds: without the wait for resources and the environment."""
 
 NOTABLY: Final = 1.25
 """A peak is worth another warning when it is so many times what the last one spoke of."""

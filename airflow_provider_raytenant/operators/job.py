@@ -98,7 +98,8 @@ class RayTenantJobOperator(BaseOperator):
     :param on_overuse: what to do when the job's tasks and actors hold more in Ray than the footprint says:
         ``"warn"`` in the task's log (default) or ``"ignore"``, which does not look. What counts is what Ray
         reserves: a process that uses more than it asked Ray for is not seen. The peak stands in the log and
-        in the XCom ``raytenant_usage``; a job that ends within some seconds may have none.
+        in the XCom ``raytenant_usage``, beside the seconds that the entrypoint ran; a job that ends within
+        some seconds may have no peak, and with ``do_xcom_push=False`` it then has no such XCom.
     :param poll_interval: longest time between two looks at the job, in seconds. Default 5.
     :param deferrable: wait in the triggerer (default) or, with ``False``, on the worker.
     :param pool: another pool than the tenant's, where its rules allow it.

@@ -164,7 +164,7 @@ class JobWatch:
                 step = await self._do(step)
             self._tell()
             outcome = await self._outcome(step)
-            return replace(outcome, usage=self._use.end()) if self._use is not None else outcome
+            return replace(outcome, usage=self._usage(outcome.usage))
         finally:
             if self._follower is not None:
                 await self._follower.cancel()
@@ -291,6 +291,13 @@ class JobWatch:
             deadline=self._settings.limits.of_runner,
             skip_on=self._settings.skip_on,
         )
+
+    def _usage(self, ran: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """All that is known of the job's use; a task that wants no XComs gets none for its time alone."""
+        peak = self._use.end() if self._use is not None else None
+        if peak is None and (ran is None or not self._settings.needs_result):
+            return None
+        return {"submission_id": self._submission_id, **(peak or {}), **(ran or {})}
 
     async def _find_record(self, follower: LogFollower, node_id: str) -> None:
         """A job that did well is not run again because its log cannot be read for a while."""

@@ -31,7 +31,7 @@ class Ending:
 
     exit_code: what the runner exits with; None when it is to die by `signal` instead.
     signal: the signal's number, None when there was none.
-    seconds: how long the entrypoint ran, by the monotonic clock.
+    seconds: how long the entrypoint ran, by the monotonic clock; 0 where it did not start.
     extra: `{"result": value}`, `{"result_error": {...}}` or nothing.
     """
 

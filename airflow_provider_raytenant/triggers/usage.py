@@ -28,8 +28,9 @@ def use_told(task: OwnTask | None, submission_id: str, log: Any) -> UseTold:
         except Exception as error:
             log.info("What the job held before cannot be read (%s).", error)
             return None
-        # Another try of the task may have left one.
-        return saved if isinstance(saved, Mapping) and saved.get("submission_id") == submission_id else None
+        # Another try of the task may have left one, and one without a peak says nothing of what was held.
+        own = isinstance(saved, Mapping) and saved.get("submission_id") == submission_id and "peak" in saved
+        return saved if own else None
 
     async def save(usage: dict[str, Any]) -> None:
         try:

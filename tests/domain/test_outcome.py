@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -288,6 +289,7 @@ def test_a_stopped_job_was_stopped() -> None:
     [
         ({"outcome": "job_timeout", "seconds": "long"}, JobTimeoutError),
         ({"outcome": "job_timeout", "seconds": None}, JobTimeoutError),
+        ({"outcome": "job_timeout", "seconds": 10**400}, JobTimeoutError),
         ({"result_error": "text"}, JobFailedError),
         ({"result_error": ["list"]}, JobFailedError),
         ({"result_error": {}}, JobFailedError),
@@ -299,6 +301,40 @@ def test_a_record_that_a_job_made_up_breaks_nothing(record: dict[str, Any], kind
     assert type(error) is kind
     if kind is JobTimeoutError:
         assert "was ended after 0 s" in str(error)
+
+
+@pytest.mark.parametrize("seconds", [0, 0.0, 2, 1.234])
+@pytest.mark.parametrize("ending", ["exited", "signaled", "job_timeout"])
+@pytest.mark.parametrize(("status", "code"), [("SUCCEEDED", 0), ("FAILED", 1), ("STOPPED", None)])
+def test_how_long_the_entrypoint_ran_is_known_however_it_ended(
+    seconds: float, ending: str, status: str, code: int | None
+) -> None:
+    outcome = outcome_of(_job(status, exit_code=code), {"outcome": ending, "seconds": seconds})
+    assert outcome.usage == {"run_seconds": float(seconds)}
+
+
+def test_a_job_that_was_skipped_by_its_exit_code_ran_as_well() -> None:
+    record = {"outcome": "exited", "seconds": 0.2}
+    outcome = outcome_of(_job(exit_code=99), record, skip_on=[99])
+    assert outcome == Outcome("acme-1", skipped=True, usage={"run_seconds": 0.2})
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        None,
+        {"outcome": "exited"},
+        {"outcome": "not_started", "seconds": 0.0},
+        {"outcome": "no_ticket", "seconds": 0.0},
+        {"outcome": ["exited"], "seconds": 1.0},
+        *({"outcome": "exited", "seconds": made_up} for made_up in ("1", None, -1.0, nan, inf, 10**400)),
+    ],
+)
+@pytest.mark.parametrize("status", ["SUCCEEDED", "FAILED"])
+def test_a_record_that_does_not_say_how_long_is_read_all_the_same(
+    record: dict[str, Any] | None, status: str
+) -> None:
+    assert outcome_of(_job(status, exit_code=1), record).usage is None
 
 
 @pytest.mark.parametrize(

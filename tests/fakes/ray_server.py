@@ -76,7 +76,7 @@ class FakeJob:
     def write_record(self, **record: Any) -> None:
         """Append the runner's end record."""
         self.write(
-            encode({"v": 1, "outcome": "exit", "exit_code": 0, "signal": None, "seconds": 1.0, **record})
+            encode({"v": 1, "outcome": "exited", "exit_code": 0, "signal": None, "seconds": 1.0, **record})
         )
 
     def end(

@@ -24,6 +24,8 @@ from tests.ray_api.conftest import Until
 from tests.ray_api.watching import REQUEST, Watched
 
 WARNING = "The job holds more in Ray than it declared: "
+RAN = {"submission_id": "j", "run_seconds": 1.0}
+"""What is known of a job without a sample, by the record that :func:`end` writes."""
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +78,7 @@ async def test_overuse_is_told_once_and_the_peak_at_the_end(
     assert outcome.usage is not None
     assert outcome.usage["peak"] == {"cpus": 4.0}
     assert outcome.usage["over"] == "held up to 4 CPUs; declared 2"
+    assert outcome.usage["run_seconds"] == 1.0
 
 
 async def test_a_job_within_its_footprint_is_told_its_peak_only(
@@ -132,7 +135,7 @@ async def test_a_job_that_no_sample_has_seen_is_told_nothing(
     end(job)
     outcome = await watched.outcome()
 
-    assert outcome.usage is None
+    assert outcome.usage == RAN
     assert not watched.noted("Peak")
 
 
@@ -149,7 +152,7 @@ async def test_nothing_is_sampled_in_vain(fake: FakeRay, client: RayClient, unti
     end(job)
     outcome = await watched.outcome()
 
-    assert outcome.usage is None
+    assert outcome.usage == RAN
     assert fake.calls("GET", "/nodes") == []
 
 
@@ -169,7 +172,7 @@ async def test_what_cannot_be_sampled_harms_no_job_and_is_told_once_at_most(
     outcome = await watched.outcome()
 
     assert outcome.error is None
-    assert outcome.usage is None
+    assert outcome.usage == RAN
     assert sum("cannot be seen just now" in note for note in watched.notes) == (fault is not faults.hang)
 
 
@@ -322,3 +325,17 @@ async def test_a_store_that_hangs_holds_up_nothing(
     assert outcome.usage is not None
     assert outcome.usage["peak"] == {"cpus": 10.0}
     assert left() == []
+
+
+@pytest.mark.parametrize("failed", [False, True])
+async def test_a_task_without_xcoms_gets_none_for_its_time_alone(
+    fake: FakeRay, client: RayClient, until: Until, failed: bool
+) -> None:
+    watched = Watched(client, request=request(), needs_result=False)
+    job = await running(fake, until)
+    job.write_record(exit_code=int(failed))
+    job.end("FAILED" if failed else "SUCCEEDED", exit_code=int(failed))
+    outcome = await watched.outcome()
+
+    assert (outcome.error is not None) is failed
+    assert outcome.usage is None

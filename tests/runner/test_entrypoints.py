@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_raytenant.domain.job_info import JobInfo
+from airflow_provider_raytenant.domain.outcome import outcome_of
+from airflow_provider_raytenant.domain.status import JobStatus
+
 SHOW = "import json,sys; print(json.dumps(sys.argv[1:]))"
 
 
@@ -78,6 +82,13 @@ def test_exit_codes_pass(run, code):
     record = job.record
     assert isinstance(record.pop("seconds"), float)
     assert record == {"v": 1, "outcome": "exited", "exit_code": code, "signal": None}
+
+
+def test_the_record_says_how_long_the_entrypoint_ran_and_the_provider_reads_it(run):
+    job = run("--shell", "sleep 0.2")
+    assert job.record["seconds"] >= 0.2
+    ended = JobInfo("j", JobStatus.SUCCEEDED, exit_code=0)
+    assert outcome_of(ended, job.record).usage == {"run_seconds": job.record["seconds"]}
 
 
 @pytest.mark.parametrize(
