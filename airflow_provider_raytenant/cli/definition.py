@@ -55,6 +55,11 @@ ARG_OLDER_THAN = Arg(
     help="delete records of jobs that ended longer ago: 90s, 30m, 12h, 7d; default: 7d",
     default="7d",
 )
+ARG_SINCE = Arg(("--since",), help="how far to look back: 90s, 30m, 12h, 7d; default: 30d", default="30d")
+ARG_USAGE_TENANT = Arg(("--tenant",), help="only this tenant's usage")
+ARG_BY = Arg(
+    ("--by",), help="a row for each tenant, or for each DAG", choices=("tenant", "dag"), default="tenant"
+)
 ARG_INTERVAL = Arg(("--interval",), help="seconds between two rounds; default: 5", default="5")
 ARG_ONCE = Arg(
     ("--once",), help="one round and out; exit code 1 if something went wrong", action="store_true"
@@ -103,6 +108,12 @@ def get_raytenant_commands() -> list[CLICommand]:
                     help="Try what clusters, tenants and Airflow need; exit code 1 if something fails",
                     func=lazy_load_command(f"{_PACKAGE}.doctor.doctor"),
                     args=(ARG_FILE, ARG_CLUSTER, ARG_DOCTOR_TENANT, ARG_NO_JOBS, ARG_STRICT, ARG_OUTPUT),
+                ),
+                ActionCommand(
+                    name="usage",
+                    help="Show slot-hours, waits and use by tenant or DAG, and tasks too small for a job",
+                    func=lazy_load_command(f"{_PACKAGE}.usage.usage"),
+                    args=(ARG_FILE, ARG_SINCE, ARG_USAGE_TENANT, ARG_BY, ARG_OUTPUT),
                 ),
                 GroupCommand(name="local", help="A Ray cluster on this machine", subcommands=_local()),
             ),
