@@ -25,7 +25,9 @@ from airflow_provider_raytenant.exceptions import (
     RequestError,
 )
 from airflow_provider_raytenant.links.dashboard import RayJobLink
+from airflow_provider_raytenant.operators.scheduling import for_scheduler
 from airflow_provider_raytenant.operators.sizing import SIZING_ARGUMENTS, SizedPartial, Sizing, size
+from airflow_provider_raytenant.priority import live_first
 from airflow_provider_raytenant.runner.ending import EXIT_JOB_TIMEOUT, EXIT_NO_TICKET, EXIT_RESULT_REFUSED
 
 if TYPE_CHECKING:
@@ -167,6 +169,7 @@ class RayTenantJobOperator(BaseOperator):
             label_selector=label_selector,
         )
         super().__init__(pool=self.sizing.pool, pool_slots=self.sizing.pool_slots, **kwargs)
+        self.weight_rule = live_first(self.weight_rule)
         self.tenant = tenant
         self.entrypoint = entrypoint
         self.label_selector = label_selector
@@ -211,6 +214,7 @@ class RayTenantJobOperator(BaseOperator):
         sizing = size(known["tenant"], **given)
         kwargs |= {"pool": sizing.pool, "pool_slots": sizing.pool_slots}
         plain = super().partial(**kwargs)
+        plain.kwargs |= for_scheduler(plain.kwargs, defaults)
         plain._expand_called = True  # The one that is returned warns by itself if it is never mapped.
         return SizedPartial(
             operator_class=plain.operator_class,
