@@ -37,6 +37,8 @@ from airflow_provider_raytenant.exceptions import Problem, TenantFileError
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Model = TypeVar("_Model", bound=BaseModel)
 _TOP_LEVEL = tuple(FileShape.model_fields)
+NO_SUCH_TENANT = "no such tenant"
+"""What :func:`view` found where the file does not name the tenant."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ def _cached_view(file: str, name: str, *_stat_key: int) -> TenantView:
         names = (
             ", ".join(sorted(map(str, known))) if isinstance(known, Mapping) and known else "none is defined"
         )
-        raise TenantFileError(file, [Problem(f"tenants.{name}", "no such tenant", names)])
+        raise TenantFileError(file, [Problem(f"tenants.{name}", NO_SUCH_TENANT, names)])
     problems: list[Problem] = []
     raw_defaults = text.data.get("defaults", {})
     defaults = _validated(TenantDefaults, raw_defaults, "defaults", problems)
