@@ -5,6 +5,7 @@ from __future__ import annotations
 from airflow.plugins_manager import AirflowPlugin
 
 from airflow_provider_raytenant.links.dashboard import RayJobLink
+from airflow_provider_raytenant.plugin import reprocessed
 from airflow_provider_raytenant.priority import STRATEGIES
 
 
@@ -14,3 +15,4 @@ class RayTenantPlugin(AirflowPlugin):
     name = "raytenant"
     operator_extra_links = [RayJobLink()]
     priority_weight_strategies = list(STRATEGIES)
+    listeners = [reprocessed]
