@@ -54,13 +54,14 @@ def _read(
         TaskInstance.id,
         TaskInstance.state,
         TaskInstance.try_number,
+        TaskInstance.pool,
         TaskInstance.dag_id,
         TaskInstance.run_id,
         TaskInstance.task_id,
         TaskInstance.map_index,
     )
-    for ti_id, state, try_number, *key in session.execute(select(*columns).where(condition)):
-        now = TaskNow(str(ti_id), None if state is None else str(state), try_number)
+    for ti_id, state, try_number, pool, *key in session.execute(select(*columns).where(condition)):
+        now = TaskNow(str(ti_id), None if state is None else str(state), try_number, pool)
         by_id[now.ti_id] = now
         by_key[(key[0], key[1], key[2], key[3])] = now
 

@@ -39,11 +39,15 @@ adoptable job, or stops it. Not *restarting*: that is a clear, and its own worke
 
 @dataclass(frozen=True)
 class TaskNow:
-    """A task instance as Airflow has it now. ``ti_id`` changes with every try."""
+    """A task instance as Airflow has it now. ``ti_id`` changes with every try.
+
+    ``pool`` may be another than the operator's: a cluster policy can have moved it, and no worker is told.
+    """
 
     ti_id: str
     state: str | None
     try_number: int
+    pool: str | None = None
 
 
 @dataclass(frozen=True)
@@ -176,12 +180,25 @@ def uncounted(jobs: Iterable[OwnJob], tasks: TasksNow) -> dict[str, int]:
     """
     slots: dict[str, int] = {}
     for job in jobs:
-        pool = job.about("pool")
+        pool = pool_of(job, tasks)
         now = [tasks.by_id.get(job.identity.ti_id), tasks.by_key.get(job.key)]
         is_counted = any(task is not None and task.state in _TRY_IS_ACTIVE for task in now)
         if job.live and pool is not None and not is_counted:
             slots[pool] = slots.get(pool, 0) + (job.slots or 0)
     return slots
+
+
+def pool_of(job: OwnJob, tasks: TasksNow) -> str | None:
+    """The pool whose slots a job takes: its task's in Airflow, or what the job's metadata says.
+
+    The metadata's, too, where the task has left the tenant's pools since: whatever it waits for now, the job
+    was started for the tenant.
+    """
+    now = tasks.by_id.get(job.identity.ti_id) or tasks.by_key.get(job.key)
+    own = f"ray.{job.identity.tenant}"
+    if now is not None and now.pool is not None and f"{now.pool}.".startswith(f"{own}."):
+        return now.pool
+    return job.about("pool")
 
 
 def old_records(jobs: Iterable[OwnJob], *, before: float, at_most: int) -> list[OwnJob]:

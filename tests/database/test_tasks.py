@@ -61,9 +61,9 @@ def test_a_try_is_found_by_its_uuid_and_a_superseded_one_by_its_task(engine: Eng
     one, old, mapped, vanished = identity(1), identity(2), identity(3, map_index=0), identity(4)
     found = read_tasks([job(one), job(old), job(mapped), job(vanished)])
 
-    assert found.by_id[one.ti_id] == TaskNow(one.ti_id, "deferred", 1)
+    assert found.by_id[one.ti_id] == TaskNow(one.ti_id, "deferred", 1, "ray.acme")
     assert old.ti_id not in found.by_id
-    assert found.by_key[job(old).key] == TaskNow(identity(2, try_number=2).ti_id, None, 2)
+    assert found.by_key[job(old).key] == TaskNow(identity(2, try_number=2).ti_id, None, 2, "ray.acme")
     assert found.by_id[mapped.ti_id].state == "running"
     assert vanished.ti_id not in found.by_id
     assert job(vanished).key not in found.by_key

@@ -20,6 +20,7 @@ from airflow_provider_raytenant.domain.sweep import (
     find_orphans,
     old_records,
     own_jobs,
+    pool_of,
     short_id,
     standing,
     task_state,
@@ -290,3 +291,28 @@ def test_a_live_job_is_uncounted_while_no_try_of_its_task_holds_slots(
     ended = own(status="SUCCEEDED", metadata={**IDENTITY.metadata(), **about})
     nameless = own(metadata={**IDENTITY.metadata(), "raytenant.slots": "2"})
     assert uncounted([job, job, ended, nameless], tasks(now) if now else TasksNow()) == slots
+
+
+@pytest.mark.parametrize(
+    ("said", "has", "counts"),
+    [
+        # A cluster policy moved the task, which its worker was not told.
+        ("ray.acme", "ray.acme.backfill", "ray.acme.backfill"),
+        ("ray.acme.large", "ray.acme.backfill", "ray.acme.backfill"),
+        (None, "ray.acme", "ray.acme"),
+        # It left the tenant's pools, and the job did not.
+        ("ray.acme", "default_pool", "ray.acme"),
+        ("ray.acme", "ray.acmes", "ray.acme"),
+        ("ray.acme", "ray.globex", "ray.acme"),
+        ("ray.acme", None, "ray.acme"),
+    ],
+)
+@pytest.mark.parametrize("ti_id", [TI_ID, OTHER_ID])
+def test_a_job_counts_for_the_pool_that_its_task_has_in_airflow(
+    ti_id: str, said: str | None, has: str | None, counts: str
+) -> None:
+    job = own(metadata={} if said is None else {"raytenant.pool": said})
+    now = tasks(TaskNow(ti_id, None, 3, has))
+    assert pool_of(job, now) == counts
+    assert uncounted([job], now) == {counts: 2}
+    assert pool_of(job, TasksNow()) == said
