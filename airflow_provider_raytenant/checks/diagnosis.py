@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
+from pathlib import Path
 
 from airflow_provider_raytenant import tenant_file
 from airflow_provider_raytenant.checks.airflow_side import (
@@ -16,8 +17,10 @@ from airflow_provider_raytenant.checks.airflow_side import (
 )
 from airflow_provider_raytenant.checks.cluster import JOB_PATIENCE, ClusterLook, look_at_cluster
 from airflow_provider_raytenant.checks.finding import Finding, failure, ok
+from airflow_provider_raytenant.checks.policy import backfill_routes, judge_policy, look_at_policy
 from airflow_provider_raytenant.checks.pools import judge_pools
 from airflow_provider_raytenant.control.threads import ask
+from airflow_provider_raytenant.database.backfills import read_backfill_tasks
 from airflow_provider_raytenant.database.heartbeats import (
     CONTROLLER,
     CONTROLLER_ONCE,
@@ -60,7 +63,8 @@ async def diagnose(path: str | None, scope: Scope) -> list[Finding]:
     looks = await _clusters(file, scope)
     slots, pools = await _pools(file, looks)
     airflow = await _airflow(file, slots)
-    lines = [finding for look in looks for finding in look.findings] + pools
+    backfills = await _backfills(file, path, scope)
+    lines = [finding for look in looks for finding in look.findings] + pools + backfills
     wanted = [line for line in lines if scope.tenant is None or line.tenant in (None, scope.tenant)]
     return [right, *airflow, *_in_order(wanted, file, [look.name for look in looks])]
 
@@ -98,6 +102,28 @@ async def _pools(file: TenantFile, looks: Sequence[ClusterLook]) -> tuple[int | 
         return None, [failure("pools", str(error), "Look at Airflow's database.")]
     planned = plan(file, nodes, now.existing, requests, now.demand)
     return sum(pool.wanted for pool in planned.pools), list(judge_pools(file, planned, now.existing))
+
+
+async def _backfills(file: TenantFile, path: str, scope: Scope) -> list[Finding]:
+    """Whether they get into pools of their own, where a tenant has one."""
+    routes = [
+        route
+        for route in backfill_routes(file)
+        if scope.cluster in (None, route.cluster) and scope.tenant in (None, route.tenant)
+    ]
+    if not routes:
+        return []
+    try:
+        configured = tenant_file.config_file()
+    except TenantFileError:
+        configured = ""
+    look = look_at_policy(routes)
+    pools = {pool for route in routes for pool in (*route.sources, route.target)}
+    try:
+        tasks = await ask(lambda: read_backfill_tasks(pools))
+    except DatabaseUnavailableError:
+        tasks = []  # That it is away is told by others.
+    return list(judge_policy(routes, look, tasks, same_file=Path(configured) == Path(path)))
 
 
 async def _airflow(file: TenantFile | None, slots: int | None) -> list[Finding]:
