@@ -16,7 +16,7 @@ from tests.e2e.conftest import CAPACITY
 from tests.e2e.runs import controller, finish, start, until
 
 DAYS = [date(2013, 1, 1) + timedelta(days=number) for number in range(14)]
-LIVE_DAY = datetime(2013, 1, 20, tzinfo=UTC)
+LIVE_DAYS = [datetime(2013, 1, day, tzinfo=UTC) for day in (20, 21, 22)]
 CLUSTER = Resources(cpus=CAPACITY, memory=CAPACITY * 512 * 1024**2)
 
 
@@ -35,7 +35,10 @@ def backfilled(stack: Stack) -> UsageSampler:
         span = ("--from-date", str(DAYS[0]), "--to-date", str(DAYS[-1]), "--max-active-runs", "14")
         stack.airflow.cli("backfill", "create", "--dag-id", "acme_daily_delays", *span)
         live.append(("globex_delay_model", start(stack, "globex_delay_model")))
-        live.append(("acme_daily_delays", start(stack, "acme_daily_delays", LIVE_DAY)))
+        for number, day in enumerate(LIVE_DAYS):
+            # Each comes while the backfill is under way, and further on.
+            until(lambda wanted=2 * number: len(_ended(stack)) >= wanted, "some of the backfill", 360)
+            live.append(("acme_daily_delays", start(stack, "acme_daily_delays", day)))
         for dag_id, run_id in live:
             assert finish(stack, dag_id, run_id, 360) == "success"
         until(lambda: len(_ended(stack)) == 14, "the end of the backfill", 360)
@@ -72,6 +75,30 @@ def test_a_tenant_alone_uses_the_whole_group(stack: Stack, backfilled: UsageSamp
     assert most == CAPACITY // 3
 
 
+def test_no_live_task_waits_behind_a_backfills_task_that_became_ready_later(
+    stack: Stack, backfilled: UsageSampler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [run["dag_run_id"] for run in stack.api.dag_runs("acme_daily_delays")]
+    tasks = [task for run_id in runs for task in stack.api.task_instances("acme_daily_delays", run_id)]
+    assert {task["pool"] for task in tasks} == {"ray.acme"}
+    live = [task for task in tasks if not task["dag_run_id"].startswith("backfill__")]
+    later = [task for task in tasks if task not in live]
+    assert (len(live), len(later)) == (len(LIVE_DAYS), 14)
+    for task in live:
+        before = [b for b in later if b["queued_when"] < task["queued_when"]]
+        assert all(b["scheduled_when"] <= task["scheduled_when"] for b in before), task["dag_run_id"]
+    # Not by chance: they went before tasks that had been ready for longer.
+    overtaken = [
+        b
+        for task in live
+        for b in later
+        if b["scheduled_when"] < task["scheduled_when"] and task["queued_when"] < b["queued_when"]
+    ]
+    with capsys.disabled():
+        print(f"\nlive runs went before a backfill's task that was ready earlier {len(overtaken)} times")
+    assert overtaken
+
+
 def test_no_job_met_a_start_time_out_and_jobs_use_more_than_their_driver(
     stack: Stack, backfilled: UsageSampler
 ) -> None:
@@ -80,7 +107,7 @@ def test_no_job_met_a_start_time_out_and_jobs_use_more_than_their_driver(
         for job in stack.ray.api("GET", "/api/jobs/")
         if (job["metadata"] or {}).get("raytenant.dag_id") == "acme_daily_delays"
     ]
-    assert len(found) == 15
+    assert len(found) == 14 + len(LIVE_DAYS)
     assert {job["status"] for job in found} == {"SUCCEEDED"}
     assert {json.loads(job["metadata"]["raytenant.footprint"])["cpus"] for job in found} == {3.0}
 
