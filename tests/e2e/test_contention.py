@@ -84,6 +84,7 @@ def crowded(stack: Stack) -> Crowded:
         until(lambda: watch.in_use >= CAPACITY - 2 and watch.none_starts(), "a full cluster at work", 180)
         node = _add_node(stack)
         until(lambda: watch.in_use > CAPACITY + 2, "jobs on the new node", 90)
+        runs["large"] = start(stack, "large")
         stack.ray.remove_node(node)
         states = {dag_id: finish(stack, dag_id, run_id, 420) for dag_id, run_id in runs.items()}
     stack.airflow.cli("raytenant", "pools", "sync")
@@ -96,7 +97,7 @@ def test_three_tenants_share_a_cluster_whose_nodes_come_and_go(
     stack: Stack, crowded: Crowded, capsys: pytest.CaptureFixture[str]
 ) -> None:
     usage = crowded.watch.usage
-    assert crowded.states == {f"crowd_{tenant}": "success" for tenant in TENANTS}
+    assert set(crowded.states.values()) == {"success"}
     together = [sample for sample in usage.samples if set(sample.jobs_by_tenant) == set(TENANTS)]
     peak = usage.peak
     assert peak is not None
@@ -123,9 +124,13 @@ def test_never_more_is_in_use_than_there_is(crowded: Crowded) -> None:
     assert crowded.watch.usage.misses < len(samples) / 10
 
 
-def test_the_large_task_starts_while_small_ones_still_come(crowded: Crowded) -> None:
+def test_the_large_task_starts_while_small_ones_still_come(
+    crowded: Crowded, capsys: pytest.CaptureFixture[str]
+) -> None:
     (large,) = [task for task in crowded.tasks if task["task_id"] == "large"]
-    assert (large["pool"], large["pool_slots"]) == ("ray.initech.large", 8)
-    # Many of them became ready before it or with it, and it did not have to wait for the last.
+    assert (large["pool"], large["pool_slots"]) == ("ray.initech.large", 6)
+    # All of them were ready before it, and it did not have to wait for the last.
     later = [at for at in crowded.starts("small") if at > large["start_date"]]
+    with capsys.disabled():
+        print(f"\nthe large task started before {len(later)} small ones that were ready earlier")
     assert len(later) >= 5

@@ -9,21 +9,24 @@ from airflow.sdk import DAG
 from airflow_provider_raytenant import RayTenantJobOperator, Workers
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
-CROWDS = {"acme": 40, "globex": 40, "initech": 8}
+CROWDS = {"acme": 42, "globex": 42, "initech": 8}
 # A node goes away under some of them.
 AGAIN = {"retries": 3, "retry_delay": timedelta(seconds=1)}
+SLOT = {"num_cpus": 1, "memory": "512MiB"}
 
 for tenant, count in CROWDS.items():
     with DAG(f"crowd_{tenant}", schedule=None, start_date=START, max_active_tasks=64, default_args=AGAIN):
-        RayTenantJobOperator.partial(
-            task_id="small", tenant=tenant, num_cpus=1, memory="512MiB", poll_interval=1.0
-        ).expand(entrypoint=[["sleep", str(18 + number % 5)] for number in range(count)])
-        if tenant == "initech":
-            RayTenantJobOperator(
-                task_id="large",
-                tenant=tenant,
-                entrypoint="sleep 5",
-                memory="512MiB",
-                workers=Workers(count=7, num_cpus=1, memory="512MiB"),
-                poll_interval=1.0,
-            )
+        RayTenantJobOperator.partial(task_id="small", tenant=tenant, poll_interval=1.0, **SLOT).expand(
+            entrypoint=[["sleep", str(22 + number % 5)] for number in range(count)]
+        )
+
+with DAG("large", schedule=None, start_date=START, default_args=AGAIN):
+    # Half of the cluster, the other half of which others were promised.
+    RayTenantJobOperator(
+        task_id="large",
+        tenant="initech",
+        entrypoint="sleep 5",
+        workers=Workers(count=5, **SLOT),
+        poll_interval=1.0,
+        **SLOT,
+    )
