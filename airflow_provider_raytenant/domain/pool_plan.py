@@ -101,7 +101,7 @@ def _plan_set(
             draft.problems += _promise_problems(where, group, claims, size)
         for name, sized in size_pools(size.slots, claims).items():
             why = f"{sized.why}; {_whole(size, where, group)}"
-            pool = planned_pool(pools[name], sized, why, slot, now)
+            pool = replace(planned_pool(pools[name], sized, why, slot, now), shares=_shared(where, group))
             draft.pools.append(pool)
             request = None if are_missing else now.largest_request.get(name)
             draft.problems += _pool_problems(pool, now.existing.get(name), request, slot)
@@ -150,6 +150,11 @@ def _state(claim: Claim, pool: TenantPool, slot: Resources, now: Now) -> Claim:
         demand=now.demand.get(pool.name, Demand()),
         is_paused=bool(now.pauses_of(pool.tenant)),
     )
+
+
+def _shared(where: _Where, group: str) -> str:
+    shared = f"{where.name}/{group}"
+    return shared if where.own is None else f"{shared} with {where.own}"
 
 
 def _whole(size: GroupSize, where: _Where, group: str) -> str:

@@ -64,6 +64,7 @@ class PlannedPool:
     :param most: slots that the pool could ever have; ``None`` for one that nobody has any more.
     :param waiting: slots that waiting tasks ask for.
     :param capped: waiting tasks that ask for more than ``most``.
+    :param shares: whose slots it shares with the other pools that say the same: ``shared/cpu``.
     """
 
     name: str
@@ -76,6 +77,7 @@ class PlannedPool:
     most: int | None = None
     waiting: int = 0
     capped: int = 0
+    shares: str = ""
 
     @property
     def drains(self) -> int:

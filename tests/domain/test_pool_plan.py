@@ -291,3 +291,20 @@ def test_a_plan_that_was_written_leaves_nothing_to_change(
     theirs = {pool for pool in pools if not pool.is_ours}
     assert theirs <= set(after)
     assert {pool.name for pool in pools if pool.occupied} <= {pool.name for pool in after}
+
+
+def test_a_row_says_what_its_pool_could_have_at_most_and_with_whom_it_shares() -> None:
+    nodes = [make_node(8, 32), make_node(8, 32)]
+    mine = [make_node(4, 16, labels={"team": "initech"})]
+    file = make_file(
+        CPU_ONLY,
+        make_tenant("acme", limit=6),
+        make_tenant("globex"),
+        make_tenant("initech", nodes={"label": {"team": "initech"}}),
+    )
+    rows = {row.name: row for row in plan(file, {"shared": nodes + mine}, {}, {}).pools}
+    assert {name: (row.most, row.shares) for name, row in rows.items()} == {
+        "ray.acme": (6, "shared/cpu"),
+        "ray.globex": (16, "shared/cpu"),
+        "ray.initech": (4, "shared/cpu with label team=initech"),
+    }
