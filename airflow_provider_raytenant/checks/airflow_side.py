@@ -8,16 +8,10 @@ from typing import Final
 
 from airflow_provider_raytenant.checks.finding import Finding, failure, ok, warning
 from airflow_provider_raytenant.domain.durations import format_duration
-from airflow_provider_raytenant.domain.heartbeat import Heartbeat
+from airflow_provider_raytenant.domain.heartbeat import CONTROLLER_SILENT, ROUNDS_AGO, Heartbeat
 
 FEW_TASKS: Final = 16
 """Airflow's default of ``[scheduler] max_tis_per_query``."""
-
-CONTROLLER_SILENT: Final = 60.0
-"""Seconds without a heartbeat, which comes every five, after which a controller counts as dead."""
-
-ROUNDS_AGO: Final = 900.0
-"""Seconds after which a round of `controller --once` is no sign any more that one comes now and then."""
 
 
 @dataclass(frozen=True)
