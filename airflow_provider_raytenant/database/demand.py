@@ -25,6 +25,7 @@ from airflow_provider_raytenant.database.serialized import tasks_of
 from airflow_provider_raytenant.database.session import database_session
 from airflow_provider_raytenant.domain.demand import Demand, Standing, demand_of, order_key
 from airflow_provider_raytenant.domain.pool_rows import MARK
+from airflow_provider_raytenant.domain.waiting_facts import HeldBack
 
 if TYPE_CHECKING:
     from sqlalchemy import Subquery
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 AT_MOST: Final = 1000
 """Waiting tasks that are read of a pool, if the caller does not know how many could start at all."""
 
-_HOLDS_SLOTS: Final = (*EXECUTION_STATES, TaskInstanceState.DEFERRED)
+HOLDS_SLOTS: Final = (*EXECUTION_STATES, TaskInstanceState.DEFERRED)
+"""States of a task that holds slots of a pool of ours."""
 
 _TaskName = tuple[str, str]
 """dag_id and task_id."""
@@ -86,7 +88,7 @@ def read_demand(
     first: dict[str, Standing] = {}
     for pool, *standing in session.execute(_active()):
         active[pool].append(_standing(*standing))
-    is_held_back = _HeldBack(session, limits) if limits else None
+    is_held_back = HeldBackByLimit(session, limits) if limits else None
     # Rows by the thousand: what is done with each counts.
     for pool, slots, since, priority, date, map_index, *name in session.execute(_waiting(at_most)):
         if is_held_back is None or not is_held_back(*name):
@@ -109,28 +111,36 @@ def _active() -> Any:
     return (
         select(*columns)
         .join(TaskInstance.dag_run)
-        .where(TaskInstance.state.in_(_HOLDS_SLOTS), TaskInstance.pool.in_(_ours()))
+        .where(TaskInstance.state.in_(HOLDS_SLOTS), TaskInstance.pool.in_(ours()))
     )
 
 
-def _ours() -> Any:
+def ours() -> Any:
+    """The names of the pools that we made, as a query."""
     return select(Pool.pool).where(Pool.description.startswith(MARK))
 
 
 def _waiting(at_most: int) -> Any:
     """At most so many of each pool, in the scheduler's order, as many of each run as may still start."""
-    ready = _ready()
-    order = [-ready.c.priority_weight, ready.c.logical_date, ready.c.map_index]
-    place = func.row_number().over(partition_by=ready.c.pool, order_by=order)
-    ranked = select(ready, place.label("place")).where(ready.c.turn <= ready.c.may_start).subquery()
-    wanted = [column for column in ranked.c if column.name not in ("turn", "may_start", "place")]
+    rows = ready(TaskInstance.pool.in_(ours()))
+    place = func.row_number().over(partition_by=rows.c.pool, order_by=order_of(rows))
+    ranked = select(rows, place.label("place")).where(rows.c.turn <= rows.c.may_start).subquery()
+    wanted = [column for column in ranked.c if column.name not in ("id", "turn", "may_start", "place")]
     return select(*wanted).where(ranked.c.place <= at_most).order_by(ranked.c.pool, ranked.c.place)
 
 
-def _ready() -> Subquery:
+def order_of(rows: Subquery) -> list[Any]:
+    """The order in which the scheduler starts what :func:`ready` gives."""
+    return [-rows.c.priority_weight, rows.c.logical_date, rows.c.map_index]
+
+
+def ready(pools: Any) -> Subquery:
     """What is scheduled in running runs; ``turn`` is its place among its run's tasks of the same pool.
 
-    Of the same pool: what waits for another pool does not hold it back once that one is full.
+    Of the same pool: what waits for another pool does not hold it back once that one is full. ``may_start``
+    is how many tasks of its run may still start; where ``turn`` is above it, others of the run come first.
+
+    :param pools: a condition on the task instance's pool.
     """
     ti: Any = TaskInstance
     run: Any = DagRun
@@ -156,6 +166,7 @@ def _ready() -> Subquery:
             ti.dag_id,
             ti.run_id,
             ti.task_id,
+            ti.id,
             turn.label("turn"),
             (dag.max_active_tasks - func.coalesce(busy.c.count, 0)).label("may_start"),
         )
@@ -164,7 +175,7 @@ def _ready() -> Subquery:
         .join(busy, and_(ti.dag_id == busy.c.dag_id, ti.run_id == busy.c.run_id), isouter=True)
         .where(
             ti.state == TaskInstanceState.SCHEDULED,
-            ti.pool.in_(_ours()),
+            pools,
             run.state == DagRunState.RUNNING,
             ~dag.is_paused,
             dag.bundle_name.is_not(None),
@@ -179,8 +190,8 @@ def _standing(
     return Standing(order_key(priority_weight, logical_date, map_index), slots, since)
 
 
-class _HeldBack:
-    """Tells of one waiting task after the other whether a limit of its own holds it back."""
+class HeldBackByLimit:
+    """Tells of one waiting task after the other whether a limit of its own holds it back, and which."""
 
     def __init__(self, session: Session, limits: TaskLimits) -> None:
         self._limits = limits
@@ -188,18 +199,18 @@ class _HeldBack:
         self._in_run: Counter[tuple[str, str, str]] = Counter()
         self._count(session, {dag_id for dag_id, _ in limits})
 
-    def __call__(self, dag_id: str, run_id: str, task_id: str) -> bool:
+    def __call__(self, dag_id: str, run_id: str, task_id: str) -> HeldBack | None:
         name, in_run = (dag_id, task_id), (dag_id, run_id, task_id)
         limit = self._limits.get(name)
         if limit is None:
-            return False
+            return None
         if limit.in_dag is not None and self._in_dag[name] >= limit.in_dag:
-            return True
+            return HeldBack("max_active_tis_per_dag", self._in_dag[name], limit.in_dag)
         if limit.in_run is not None and self._in_run[in_run] >= limit.in_run:
-            return True
+            return HeldBack("max_active_tis_per_dagrun", self._in_run[in_run], limit.in_run)
         self._in_dag[name] += 1
         self._in_run[in_run] += 1
-        return False
+        return None
 
     def _count(self, session: Session, dag_ids: Iterable[str]) -> None:
         ti: Any = TaskInstance
