@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from airflow.models.serialized_dag import SerializedDagModel
 
+Field = Callable[[str], Any]
+"""Gives a field of a serialized task by its name."""
 
-def tasks_of(serialized: SerializedDagModel | None) -> Iterator[Callable[[str], Any]]:
+
+def tasks_of(serialized: SerializedDagModel | None) -> Iterator[Field]:
     """For each task, what gives a field of it by name; ``None`` where it has its default.
 
     Mapped tasks keep most of their fields among ``partial_kwargs``.
@@ -20,7 +23,7 @@ def tasks_of(serialized: SerializedDagModel | None) -> Iterator[Callable[[str], 
         yield _getter(fields, fields.get("partial_kwargs") or {})
 
 
-def _getter(fields: dict[str, Any], partial: dict[str, Any]) -> Callable[[str], Any]:
+def _getter(fields: dict[str, Any], partial: dict[str, Any]) -> Field:
     def get(name: str) -> Any:
         value = fields.get(name)
         return partial.get(name) if value is None else value
