@@ -72,6 +72,12 @@ ARG_NAME = Arg(
     metavar="CLUSTER|TENANT",
 )
 ARG_NO_JOBS = Arg(("--no-jobs",), help="leave out what needs a tiny job on each cluster", action="store_true")
+ARG_DAG_ID = Arg(("dag_id",), help="the id of the DAG", metavar="DAG_ID")
+ARG_RUN_ID = Arg(
+    ("run_id",), help="the id of the run, like scheduled__2026-12-01T00:00:00+00:00", metavar="RUN_ID"
+)
+ARG_TASK_ID = Arg(("task_id",), help="the id of the task", metavar="TASK_ID")
+ARG_MAP_INDEX = Arg(("--map-index",), help="which instance of a mapped task", type=int, metavar="N")
 ARG_STRICT = Arg(("--strict",), help="exit code 1 for a warning, too", action="store_true")
 
 
@@ -114,6 +120,12 @@ def get_raytenant_commands() -> list[CLICommand]:
                     help="Show slot-hours, waits and use by tenant or DAG, and tasks too small for a job",
                     func=lazy_load_command(f"{_PACKAGE}.usage.usage"),
                     args=(ARG_FILE, ARG_SINCE, ARG_USAGE_TENANT, ARG_BY, ARG_OUTPUT),
+                ),
+                ActionCommand(
+                    name="explain",
+                    help="Say why a task waits, and what has to happen",
+                    func=lazy_load_command(f"{_PACKAGE}.explain.explain"),
+                    args=(ARG_DAG_ID, ARG_RUN_ID, ARG_TASK_ID, ARG_MAP_INDEX, ARG_FILE, ARG_OUTPUT),
                 ),
                 GroupCommand(name="local", help="A Ray cluster on this machine", subcommands=_local()),
             ),

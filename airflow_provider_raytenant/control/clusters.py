@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -12,6 +12,7 @@ from airflow_provider_raytenant.control.threads import ask
 from airflow_provider_raytenant.database.connections import read_endpoint
 from airflow_provider_raytenant.database.session import ask_database
 from airflow_provider_raytenant.database.tasks import read_tasks
+from airflow_provider_raytenant.domain.capacity import Node
 from airflow_provider_raytenant.domain.sweep import OwnJob, TasksNow, own_jobs
 from airflow_provider_raytenant.domain.tenants import TenantFile
 from airflow_provider_raytenant.exceptions import (
@@ -51,6 +52,14 @@ class ClusterJobs:
 
 
 @dataclass(frozen=True)
+class ClusterLook:
+    """The jobs of a cluster and its alive nodes; the tasks are those of live jobs."""
+
+    jobs: ClusterJobs
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
 class Swept:
     """What one sweep of a cluster did, or would do. ``ended`` tells of each orphan whether it has ended."""
 
@@ -87,13 +96,23 @@ async def read_jobs(file: TenantFile, *, ended: bool) -> Answers[ClusterJobs]:
     """
 
     async def read(name: str, endpoint: RayEndpoint, client: RayClient) -> ClusterJobs:
-        jobs = (await client.listing()).jobs
-        own = own_jobs(jobs.values(), file.deployment)
-        tasks = await ask(lambda: read_tasks([job for job in own if ended or job.live]))
-        others = set(jobs) - {job.submission_id for job in own}
-        return ClusterJobs(name, endpoint, tuple(own), frozenset(others), tasks)
+        return await _jobs_of(name, endpoint, client, file.deployment, ended=ended)
 
     return await _each(file, read)
+
+
+async def look(file: TenantFile, names: Collection[str]) -> Answers[ClusterLook]:
+    """The jobs and the nodes of some of the clusters.
+
+    :raises DatabaseUnavailableError: Airflow's database gives no answer.
+    """
+
+    async def read(name: str, endpoint: RayEndpoint, client: RayClient) -> ClusterLook:
+        # Jobs before their tasks, or a job that starts in between would seem to have none.
+        jobs = await _jobs_of(name, endpoint, client, file.deployment, ended=False)
+        return ClusterLook(jobs, tuple(await client.nodes()))
+
+    return await _each(file, read, names)
 
 
 async def sweep(file: TenantFile, older_than: float, *, dry_run: bool, say: Say) -> Answers[Swept]:
@@ -121,8 +140,20 @@ async def sweep(file: TenantFile, older_than: float, *, dry_run: bool, say: Say)
     return await _each(file, sweep_one)
 
 
+async def _jobs_of(
+    name: str, endpoint: RayEndpoint, client: RayClient, deployment: str, *, ended: bool
+) -> ClusterJobs:
+    jobs = (await client.listing()).jobs
+    own = own_jobs(jobs.values(), deployment)
+    tasks = await ask(lambda: read_tasks([job for job in own if ended or job.live]))
+    others = set(jobs) - {job.submission_id for job in own}
+    return ClusterJobs(name, endpoint, tuple(own), frozenset(others), tasks)
+
+
 async def _each(
-    file: TenantFile, call: Callable[[str, RayEndpoint, RayClient], Awaitable[_T]]
+    file: TenantFile,
+    call: Callable[[str, RayEndpoint, RayClient], Awaitable[_T]],
+    names: Collection[str] | None = None,
 ) -> Answers[_T]:
     found: dict[str, _T] = {}
     failures: dict[str, str] = {}
@@ -137,6 +168,7 @@ async def _each(
         except RayTenantError as error:
             failures[name] = str(error)
 
-    await asyncio.gather(*(one(name, cluster.ray_conn_id) for name, cluster in file.clusters.items()))
+    wanted = [name for name in file.clusters if names is None or name in names]
+    await asyncio.gather(*(one(name, file.clusters[name].ray_conn_id) for name in wanted))
     # In the file's order, whoever answered first.
     return Answers({name: found[name] for name in file.clusters if name in found}, failures)
