@@ -13,7 +13,7 @@ import pytest
 from stack.deployment import cluster_ray
 from stack.stack import Stack
 from tests.e2e.conftest import CAPACITY
-from tests.e2e.runs import until
+from tests.e2e.runs import finish, start, until
 
 
 def test_plan_shows_every_pool_and_a_second_sync_changes_nothing(stack: Stack, pools: dict[str, int]) -> None:
@@ -129,3 +129,26 @@ def test_local_up_writes_a_connection_and_a_tenant_file_that_work(stack: Stack, 
     finally:
         down = local("down")
     assert "Stopped." in down.stdout
+
+
+def test_explain_tells_of_a_task_that_ended_one_that_can_never_run_and_one_that_is_not_there(
+    stack: Stack,
+) -> None:
+    def explain(*asked: str) -> subprocess.CompletedProcess[str]:
+        return stack.airflow.cli("raytenant", "explain", *asked, check=False)
+
+    failed, giant = start(stack, "fails"), start(stack, "too_big")
+    try:
+        assert finish(stack, "fails", failed) == "failed"
+        ended = explain("fails", failed, "exit3")
+        assert ended.stdout.startswith("Ended ")
+        assert "it failed in try 2, with JobFailedError." in ended.stdout.splitlines()[0]
+        stack.api.wait_task("too_big", giant, "giant", ["scheduled"])
+        never = explain("too_big", giant, "giant", "--output", "json")
+        known = json.loads(never.stdout)
+        assert (known["verdict"], known["task"]["slots"], known["place"]) == ("never", 128, 1)
+    finally:
+        stack.api.mark_run("too_big", giant, "failed")
+    unknown = explain("fails", failed, "exit4")
+    assert (ended.returncode, never.returncode, unknown.returncode) == (0, 0, 1)
+    assert unknown.stderr.splitlines()[-1] == ("TASK_ID: found 'exit4'; allowed: the tasks of the run: exit3")
