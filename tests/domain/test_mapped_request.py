@@ -143,4 +143,6 @@ def test_nothing_that_a_dag_can_hold_makes_it_raise(
     expand: Any, partial: dict[str, Any], map_index: int
 ) -> None:
     found = slots(expand, map_index, **partial)
-    assert found is None or 1 <= found[1] <= 16
+    assert found is None or found[1] >= 1
+    # acme's limit is about the first group.
+    assert found is None or found[0] != "cpu" or found[1] <= 16
