@@ -8,8 +8,14 @@ from typing import Final
 
 from airflow_provider_raytenant.checks.finding import Finding, failure, ok, warning
 from airflow_provider_raytenant.domain.pausing import pauses_in
-from airflow_provider_raytenant.domain.pool_rows import Change, ExistingPool, PlannedPool, PoolPlan
-from airflow_provider_raytenant.domain.tenants import PoolKind, TenantFile
+from airflow_provider_raytenant.domain.pool_rows import (
+    Change,
+    ExistingPool,
+    PlannedPool,
+    PoolPlan,
+    possible_pools,
+)
+from airflow_provider_raytenant.domain.tenants import TenantFile
 
 SYNC: Final = "Run `airflow raytenant pools sync`, or the controller, which does so all the time."
 
@@ -84,9 +90,4 @@ def _of(owner: _Owner | None, finding: Finding) -> Finding:
 
 def _owners(file: TenantFile) -> dict[str, _Owner]:
     """(cluster, tenant) by name of pool."""
-    return {
-        tenant.pool(group, file.clusters[tenant.cluster].default_group, kind): (tenant.cluster, tenant.name)
-        for tenant in file.tenants.values()
-        for group in file.clusters[tenant.cluster].groups
-        for kind in PoolKind
-    }
+    return {pool.name: (pool.tenant.cluster, pool.tenant.name) for pool in possible_pools(file)}

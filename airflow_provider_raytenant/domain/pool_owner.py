@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_provider_raytenant.domain.pool_rows import possible_pools
 from airflow_provider_raytenant.domain.tenants import PoolKind, Tenant, TenantFile
 
 
@@ -17,15 +18,11 @@ class PoolOwner:
 
 def owner_of(file: TenantFile, pool: str) -> PoolOwner | None:
     """The tenant that has the pool, or had it: one that the file dropped stays while tasks are in it."""
-    for tenant in file.tenants.values():
-        cluster = file.clusters[tenant.cluster]
-        for group in cluster.groups:
-            for kind in PoolKind:
-                if tenant.pool(group, cluster.default_group, kind) == pool:
-                    limits = [tenant.share("limit", group, cluster.default_group)]
-                    if kind is PoolKind.BACKFILL:
-                        limits.append(tenant.backfill_limit(group, cluster.default_group))
-                    return PoolOwner(
-                        tenant, min((limit for limit in limits if limit is not None), default=None)
-                    )
-    return None
+    own = next((one for one in possible_pools(file) if one.name == pool), None)
+    if own is None:
+        return None
+    default_group = file.clusters[own.tenant.cluster].default_group
+    limits = [own.tenant.share("limit", own.group, default_group)]
+    if own.kind is PoolKind.BACKFILL:
+        limits.append(own.tenant.backfill_limit(own.group, default_group))
+    return PoolOwner(own.tenant, min((limit for limit in limits if limit is not None), default=None))

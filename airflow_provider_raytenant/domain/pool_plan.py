@@ -65,6 +65,7 @@ def plan(
     """
     now = Now(existing, demand or {}, uncounted or {}, largest_request, pauses_in_force(file, existing))
     draft, planned = _Draft(), {pool.name for pool in all_pools(file, now)}
+    now = replace(now, leftovers={n: p for n, p in existing.items() if p.is_ours and n not in planned})
     for cluster_name, cluster in file.clusters.items():
         tenants = file.tenants_of(cluster_name)
         sets = distinct(tenant.nodes for tenant in tenants)
@@ -75,7 +76,7 @@ def plan(
             _plan_set(draft, where, members, alive, now)
     if set(file.clusters) <= set(nodes):
         # Only when every cluster was read is a pool that nobody claims surely a leftover.
-        draft.pools += _leftovers(existing, planned)
+        draft.pools += _leftovers(now)
     return PoolPlan(tuple(draft.pools), tuple(draft.problems))
 
 
@@ -99,7 +100,10 @@ def _plan_set(
         claims = [_claim(tenant, group, cluster, now) for tenant in takers]
         if not are_missing:
             draft.problems += _promise_problems(where, group, claims, size)
-        for name, sized in size_pools(size.slots, claims).items():
+        gone = _gone(where, group, now)
+        for name, sized in size_pools(size.slots, [*claims, *gone]).items():
+            if name not in pools:
+                continue
             why = f"{sized.why}; {_whole(size, where, group)}"
             pool = replace(planned_pool(pools[name], sized, why, slot, now), shares=_shared(where, group))
             draft.pools.append(pool)
@@ -152,6 +156,15 @@ def _state(claim: Claim, pool: TenantPool, slot: Resources, now: Now) -> Claim:
     )
 
 
+def _gone(where: _Where, group: str, now: Now) -> list[Claim]:
+    """What pools still hold of these slots whose tenant or group the file does not have any more."""
+    return [
+        Claim(name, occupied=pool.occupied, uncounted=now.uncounted.get(name, 0), is_paused=True)
+        for name, pool in sorted(now.leftovers.items())
+        if pool.place == (where.name, group) and where.own is None
+    ]
+
+
 def _shared(where: _Where, group: str) -> str:
     shared = f"{where.name}/{group}"
     return shared if where.own is None else f"{shared} with {where.own}"
@@ -200,11 +213,9 @@ def _pool_problems(
         )
 
 
-def _leftovers(existing: Mapping[str, ExistingPool], planned: set[str]) -> Iterator[PlannedPool]:
+def _leftovers(now: Now) -> Iterator[PlannedPool]:
     """Pools of ours whose tenant or group is gone: closed while tasks hold slots, then deleted."""
-    for name, pool in sorted(existing.items()):
-        if not pool.is_ours or name in planned:
-            continue
+    for name, pool in sorted(now.leftovers.items()):
         if pool.occupied:
             change = Change.UPDATE if pool.slots else Change.NONE
             why = "no tenant of the file has it; tasks still hold slots"

@@ -17,6 +17,7 @@ from airflow_provider_raytenant.domain.tenants import Cluster, PoolKind, Tenant,
 MARK: Final = "Made by raytenant"
 """How the description of a pool of ours begins. No other pool is ever touched."""
 
+_PLACE_IN_DESCRIPTION = re.compile(r", group (\S+) of ([^,;\s]+)[,;]")
 _SLOT_IN_DESCRIPTION = re.compile(r"; one slot is (.+?); ")
 
 
@@ -34,6 +35,12 @@ class ExistingPool:
     def is_ours(self) -> bool:
         """Whether we made it."""
         return self.description.startswith(MARK)
+
+    @property
+    def place(self) -> tuple[str, str] | None:
+        """Cluster and group whose slots its tasks hold; ``None`` where the description does not say."""
+        found = _PLACE_IN_DESCRIPTION.search(self.description) if self.is_ours else None
+        return (found[2], found[1]) if found is not None else None
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,8 @@ class Now:
     uncounted: Mapping[str, int] = field(default_factory=dict)
     largest_request: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     pauses: frozenset[Target] = frozenset()
+    leftovers: Mapping[str, ExistingPool] = field(default_factory=dict)
+    """Pools of ours whose tenant or group the file does not have any more."""
 
     def pauses_of(self, tenant: Tenant) -> frozenset[Target]:
         """What closes this tenant's pools."""
@@ -144,6 +153,15 @@ def pauses_in_force(file: TenantFile, existing: Mapping[str, ExistingPool]) -> f
         if now is not None and now.is_ours:
             found |= pauses_in(now.description) & targets_of(pool.tenant)
     return frozenset(found)
+
+
+def possible_pools(file: TenantFile) -> Iterator[TenantPool]:
+    """Pools of every kind, enabled now or not: one that is not may be there from before."""
+    for tenant in file.tenants.values():
+        cluster = file.clusters[tenant.cluster]
+        for group in cluster.groups:
+            for kind in PoolKind:
+                yield TenantPool(tenant.pool(group, cluster.default_group, kind), tenant, kind, group)
 
 
 def all_pools(file: TenantFile, now: Now) -> Iterator[TenantPool]:
@@ -185,8 +203,10 @@ def planned_pool(pool: TenantPool, size: PoolSize, why: str, slot: Resources, no
     :param slot: what one slot of its group is.
     """
     found, pauses = now.existing.get(pool.name), now.pauses_of(pool.tenant)
+    tenant = pool.tenant
     description = with_pauses(
-        f"{MARK} for tenant {pool.tenant.name}, group {pool.group}{_FOR[pool.kind]}; one slot is {slot}; "
+        f"{MARK} for tenant {tenant.name}, group {pool.group} of {tenant.cluster}{_FOR[pool.kind]}; "
+        f"one slot is {slot}; "
         "`airflow raytenant pools sync` writes it",
         pauses,
     )

@@ -14,8 +14,9 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from airflow_provider_raytenant.domain.durations import LONGEST
+from airflow_provider_raytenant.domain.pool_rows import possible_pools
 from airflow_provider_raytenant.domain.resources import Resources, slots_for
-from airflow_provider_raytenant.domain.tenants import PoolKind, TenantFile
+from airflow_provider_raytenant.domain.tenants import TenantFile
 from airflow_provider_raytenant.domain.usage import RUN_SECONDS
 
 TINY_BELOW: Final = 10.0
@@ -153,14 +154,14 @@ class TinyTask(NamedTuple):
 
 def pools_of(file: TenantFile) -> dict[str, Owner]:
     """Whose each pool is: of all kinds, since one that is not enabled now may have been in use before."""
-    owners = {}
-    for tenant in file.tenants.values():
-        cluster = file.clusters[tenant.cluster]
-        for name, group in cluster.groups.items():
-            owner = Owner(tenant.name, f"{tenant.cluster}/{name}", group.slot.resources)
-            for kind in PoolKind:
-                owners[tenant.pool(name, cluster.default_group, kind)] = owner
-    return owners
+    return {
+        pool.name: Owner(
+            pool.tenant.name,
+            f"{pool.tenant.cluster}/{pool.group}",
+            file.clusters[pool.tenant.cluster].groups[pool.group].slot.resources,
+        )
+        for pool in possible_pools(file)
+    }
 
 
 def held(one: Try, until: datetime) -> list[tuple[datetime, datetime]]:

@@ -42,7 +42,7 @@ def test_pools_of_their_own_are_made_and_say_what_they_are_for() -> None:
         "ray.acme.large": "large requests, of 8 slots or more",
         "ray.acme.backfill": "backfills, weight 0.25, limit 6",
     }
-    assert "group cpu, large requests; one slot is" in pools["ray.acme.large"].description
+    assert "group cpu of shared, large requests; one slot is" in pools["ray.acme.large"].description
     assert [row.most for row in found.pools] == [16, 16, 6]
 
 

@@ -18,7 +18,8 @@ NODES = [make_node(16, 64), make_node(32, 256, 4)]
 CPU_GROUP = {"cpu": {"slot": {"cpus": 1, "memory": "4GiB"}}}
 CPU_ONLY = make_cluster(groups=CPU_GROUP)
 DESCRIPTION = (
-    f"{MARK} for tenant acme, group cpu; one slot is 1 CPU + 4GiB; `airflow raytenant pools sync` writes it"
+    f"{MARK} for tenant acme, group cpu of shared; one slot is 1 CPU + 4GiB; "
+    "`airflow raytenant pools sync` writes it"
 )
 
 
@@ -211,6 +212,16 @@ def test_a_leftover_is_closed_and_once_it_is_empty_deleted(occupied: int, slots:
             change,
         ),
     )
+
+
+def test_what_a_leftover_still_holds_is_nobodys() -> None:
+    left = _ours(name="ray.gone", slots=5, occupied=5, description=DESCRIPTION.replace("acme", "gone"))
+    planned = _plan(make_file(CPU_ONLY, make_tenant(guarantee=16)), [left])
+    assert _rows(planned) == {"ray.acme": (None, 11, "create"), "ray.gone": (5, 0, "update")}
+    # A task may be as large as ever: what is held comes free.
+    assert planned.pools[0].most == 16
+    elsewhere = _ours(name="ray.gone", occupied=5, description=DESCRIPTION.replace("of shared", "of other"))
+    assert _rows(_plan(make_file(CPU_ONLY, make_tenant()), [elsewhere]))["ray.acme"] == (None, 16, "create")
 
 
 @pytest.mark.parametrize("limit", [{"gpu": 0}, 5])
