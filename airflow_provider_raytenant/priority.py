@@ -115,5 +115,8 @@ def keeps_its_id(dag_run: Any) -> bool:
 
 
 def demoted(weight: int) -> int:
-    """The weight of a backfill's task, whether it was lowered before or not."""
+    """The weight of a backfill's task, whether it was lowered before or not.
+
+    By its size it is told which of the two: an author's weights are below half of :data:`BEHIND`.
+    """
     return weight if weight < -BEHIND // 2 else max(LOWEST, weight - BEHIND)
