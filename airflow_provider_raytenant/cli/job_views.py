@@ -15,7 +15,7 @@ from airflow_provider_raytenant.cli.output import console
 from airflow_provider_raytenant.control.clusters import ClusterJobs
 from airflow_provider_raytenant.domain.durations import format_duration
 from airflow_provider_raytenant.domain.resources import Resources
-from airflow_provider_raytenant.domain.sweep import OwnJob, Standing, short_id, standing, task_state
+from airflow_provider_raytenant.domain.sweep import OwnJob, Standing, pool_of, short_id, standing, task_state
 
 _MEANINGS: Mapping[Standing, str] = {
     Standing.WANTED: "its task waits for it",
@@ -42,7 +42,7 @@ def row(job: OwnJob, cluster: ClusterJobs, now: float) -> dict[str, Any]:
         "run_id": own.run_id,
         "try": own.try_number,
         "slots": job.slots,
-        "pool": job.about("pool"),
+        "pool": pool_of(job, cluster.tasks),
         "cluster": cluster.cluster,
         "submitted": _instant(info.start_time),
         "ended": _instant(info.end_time),
