@@ -101,10 +101,13 @@ def crowded(stack: Stack) -> Crowded:
         begun = time.monotonic()
         until(lambda: watch.none_starts() or time.monotonic() - begun > CALM_WITHIN, "a calm moment", 120)
         node = _add_node(stack)
-        node_id = stack.ray.alive_nodes()[node.name]["node_id"]
-        until(lambda: _slots(stack) > CAPACITY, "pools that have the new node's slots", 60)
-        until(lambda: watch.small_ones_run_on(node_id), "a small job on the new node", 180)
-        stack.ray.remove_node(node)
+        try:
+            node_id = stack.ray.alive_nodes()[node.name]["node_id"]
+            until(lambda: _slots(stack) > CAPACITY, "pools that have the new node's slots", 60)
+            until(lambda: watch.small_ones_run_on(node_id), "a small job on the new node", 180)
+        finally:
+            # Whatever comes of it, the tests that follow have the cluster that they know.
+            stack.ray.remove_node(node)
         until(lambda: _slots(stack) <= CAPACITY, "pools without the node that went away", 60)
         states = {dag_id: finish(stack, dag_id, run_id, 420) for dag_id, run_id in runs.items()}
     stack.airflow.cli("raytenant", "pools", "sync")
