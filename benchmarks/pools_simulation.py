@@ -15,10 +15,8 @@ import heapq
 import math
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-
-from airflow_provider_raytenant.domain.shares import Share, split
 
 from airflow_provider_raytenant.domain.allocation import PATIENCE, URGENT, Member, allocate
 from airflow_provider_raytenant.domain.water_level import Part, held_at, level_of
@@ -112,15 +110,26 @@ class SharedPool(Policy):
         yield from _fill(next(iter(self.queues.values())), self.trace.capacity, now)
 
 
+def _in_proportion(slots: int, weights: Mapping[str, float]) -> dict[str, int]:
+    """Whole numbers that sum to ``slots``: largest remainders, ties by name."""
+    total = sum(weights.values())
+    exact = {name: slots * weight / total for name, weight in weights.items()}
+    sizes = {name: int(part) for name, part in exact.items()}
+    by_remainder = sorted(weights, key=lambda name: (sizes[name] - exact[name], name))
+    for name in by_remainder[: slots - sum(sizes.values())]:
+        sizes[name] += 1
+    return sizes
+
+
 class FixedPools(Policy):
     """A pool of its own size for each; nothing changes these."""
 
     def begin(self, trace: Trace) -> None:
         super().begin(trace)
-        tenants = split(trace.capacity, {t.name: Share(weight=t.weight) for t in trace.tenants})
+        tenants = _in_proportion(trace.capacity, {tenant.name: tenant.weight for tenant in trace.tenants})
         self.sizes: dict[str, int] = {}
         for tenant in trace.tenants:
-            self.sizes |= split(tenants[tenant.name], {pool.name: Share() for pool in tenant.members})
+            self.sizes |= _in_proportion(tenants[tenant.name], {pool.name: 1.0 for pool in tenant.members})
 
     def starts(self, now: float, pool: str | None) -> Iterator[Task]:
         for name in self.queues if pool is None else [pool]:
