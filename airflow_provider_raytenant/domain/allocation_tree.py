@@ -322,7 +322,11 @@ class Branch(Node):
                 continue
             if at >= below:
                 return None
-            leaf = child.grant(self.room_for(child, room), entitled, report)
+            space = self.room_for(child, room)
+            if below <= 0.0:
+                # A task that ends beyond the guarantee has no claim by it, however little is held yet.
+                space = min(space, child.guarantee - child.held)
+            leaf = child.grant(space, entitled, report)
             if leaf is None:
                 heapq.heappop(heap)
                 continue

@@ -77,6 +77,15 @@ def test_slots_are_kept_within_the_tenant_first() -> None:
     assert sizes == {"a.main": 0, "a.large": 0, "b": 10}
 
 
+def test_a_task_that_ends_beyond_the_guarantee_has_no_claim_by_it() -> None:
+    """However little is held yet: 26 of 27 slots would be borrowed before one who starves has its one."""
+    starves = Member("starves", waiting=[1], first_for=LONG)
+    promised = Member("promised", guarantee=4, waiting=[1, 26])
+    sizes = allocate(27, [starves, promised])
+    assert sizes["promised"] == 1
+    assert sizes["starves"] >= 1
+
+
 def test_a_task_in_its_turn_has_slots_kept() -> None:
     """Slots that drained for a task of the one who holds least are not given away again piece by piece."""
     rich, poor = Member("rich", occupied=16, waiting=[1] * 9), Member("poor", waiting=[4])
