@@ -9,7 +9,7 @@ from airflow.sdk import DAG
 from airflow_provider_raytenant import RayTenantJobOperator, Workers
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
-CROWDS = {"acme": 24, "globex": 24, "initech": 6}
+CROWDS = {"acme": 18, "globex": 18, "initech": 5}
 # A node goes away under some of them.
 AGAIN = {"retries": 3, "retry_delay": timedelta(seconds=1)}
 SLOT = {"num_cpus": 1, "memory": "512MiB"}
