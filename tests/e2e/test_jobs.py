@@ -178,7 +178,8 @@ def test_the_link_opens_the_job_on_rays_dashboard(stack: Stack, started: dict[st
 
 def test_dags_test_works_and_a_failed_job_fails_there_too(stack: Stack) -> None:
     def said(dag_id: str) -> str:
-        answer = stack.airflow.cli("dags", "test", dag_id, check=False)
+        # It parses and writes every DAG before it runs this one, and does not care for pools.
+        answer = stack.airflow.cli("dags", "test", dag_id, check=False, timeout=280)
         return answer.stdout + answer.stderr
 
     with ThreadPoolExecutor() as side_by_side:
