@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from stack.stack import Stack
 from tests.e2e.runs import ended, finish, jobs, log, start, until
 
@@ -176,14 +178,24 @@ def test_the_link_opens_the_job_on_rays_dashboard(stack: Stack, started: dict[st
     assert links == {"Ray job": f"{stack.ray.dashboard_url}/#/jobs/{job}"}
 
 
+@pytest.mark.timeout(600)
 def test_dags_test_works_and_a_failed_job_fails_there_too(stack: Stack) -> None:
     def said(dag_id: str) -> str:
         # It parses and writes every DAG before it runs this one, and does not care for pools.
-        answer = stack.airflow.cli("dags", "test", dag_id, check=False, timeout=280)
+        answer = stack.airflow.cli("dags", "test", dag_id, check=False, timeout=250)
         return answer.stdout + answer.stderr
 
+    def said_alone(dag_id: str) -> str:
+        """Once more if the stack's own triggerer has taken the trigger, too, and stopped its job.
+
+        `dags test` sets a deferred task to *queued* before it runs the trigger by itself. A triggerer
+        that looks in between takes it, and lets go of it like that of a task that was cleared.
+        """
+        text = said(dag_id)
+        return said(dag_id) if "the job was stopped, and not by its task" in text else text
+
     with ThreadPoolExecutor() as side_by_side:
-        good, bad = side_by_side.map(said, ("result", "times_out"))
+        good, bad = side_by_side.map(said_alone, ("result", "times_out"))
     assert "state=success" in good, good
     assert "ran longer than its job_timeout" in bad, bad
     assert "state=failed" in bad, bad

@@ -62,7 +62,7 @@ def test_live_jobs_are_shown_with_their_tasks_and_orphans_are_stopped(stack: Sta
         foreign = by_hand.submit(theirs.submission_id, theirs.metadata())
         try:
             # -- A live job and its task. Nobody wants to stop it.
-            until(lambda: _statuses(stack, run_id) == ["RUNNING"], "the task's job", 90)
+            until(lambda: _statuses(stack, run_id) == ["RUNNING"], "the task's job", 180)
             stack.api.wait_task("swept", run_id, "sleeper", ["deferred"])
             name = jobs(stack, run_id, "swept")[0]["submission_id"]
             listed = side_by_side.submit(stack.airflow.cli, "raytenant", "jobs", "list", "-o", "json")
