@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from airflow_provider_raytenant.database.heartbeats import (
 from airflow_provider_raytenant.database.pools import read_largest_requests, read_pools
 from airflow_provider_raytenant.domain.pool_plan import plan
 from airflow_provider_raytenant.domain.tenants import Tenant, TenantFile
+from airflow_provider_raytenant.domain.wording import count
 from airflow_provider_raytenant.exceptions import DatabaseUnavailableError, RequestError, TenantFileError
 
 
@@ -59,7 +60,9 @@ async def diagnose(path: str | None, scope: Scope) -> list[Finding]:
         ]
         return wrong + await _airflow(None, None)
     _check_scope(file, scope)
-    right = ok("tenant file", f"{path}: {_count(file.tenants, 'tenant')}, {_count(file.clusters, 'cluster')}")
+    right = ok(
+        "tenant file", f"{path}: {count(len(file.tenants), 'tenant')}, {count(len(file.clusters), 'cluster')}"
+    )
     looks = await _clusters(file, scope)
     slots, pools = await _pools(file, looks)
     airflow = await _airflow(file, slots)
@@ -174,7 +177,3 @@ def _in_order(lines: Iterable[Finding], file: TenantFile, clusters: Sequence[str
         return cluster, -1 if line.tenant is None else tenants.index(line.tenant)
 
     return sorted(lines, key=place)
-
-
-def _count(things: Sized, word: str) -> str:
-    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"

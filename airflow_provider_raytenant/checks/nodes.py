@@ -9,6 +9,7 @@ from airflow_provider_raytenant.domain.capacity import Node, group_of_node
 from airflow_provider_raytenant.domain.quantities import format_count
 from airflow_provider_raytenant.domain.resources import Resources, whole_slots_in
 from airflow_provider_raytenant.domain.tenants import Cluster
+from airflow_provider_raytenant.domain.wording import count
 
 
 def judge_head(nodes: Sequence[Node]) -> Finding:
@@ -29,7 +30,7 @@ def judge_nodes(cluster: Cluster, nodes: Sequence[Node]) -> Iterator[Finding]:
     """How many there are, and for each group whether a slot of it fits on one of them."""
     total = sum((_plain(node.total) for node in nodes), Resources())
     if nodes:
-        yield ok("nodes", f"{_count(nodes)} alive, together {total}")
+        yield ok("nodes", f"{count(len(nodes), 'node')} alive, together {total}")
     elif cluster.autoscale:
         yield ok("nodes", "none alive; the cluster scales by itself")
     else:
@@ -44,7 +45,7 @@ def _judge_group(cluster: Cluster, name: str, nodes: Sequence[Node]) -> Finding:
     usable = [_usable(node.total, cluster.usable) for node in members]
     slots = sum(whole_slots_in(each, slot) for each in usable)
     if slots:
-        return ok(check, f"slots of {slot}: {slots}, on {_count(members)}")
+        return ok(check, f"slots of {slot}: {slots}, on {count(len(members), 'node')}")
     largest = cluster.autoscale.largest_node if cluster.autoscale else None
     if largest is not None:
         room = _usable(largest.resources, cluster.usable)
@@ -78,7 +79,3 @@ def _usable(total: Resources, share: float) -> Resources:
 
 def _plain(total: Resources) -> Resources:
     return Resources(total.cpus, total.memory, total.gpus)
-
-
-def _count(nodes: Sequence[Node]) -> str:
-    return f"{len(nodes)} node{'' if len(nodes) == 1 else 's'}"

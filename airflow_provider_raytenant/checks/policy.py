@@ -15,6 +15,7 @@ from typing import Any, Final
 from airflow_provider_raytenant.checks.finding import Finding, ok, warning
 from airflow_provider_raytenant.database.backfills import BackfillTasks
 from airflow_provider_raytenant.domain.tenants import Cluster, PoolKind, Tenant, TenantFile
+from airflow_provider_raytenant.domain.wording import count
 
 MODULE: Final = "airflow_local_settings"
 LINE: Final = "from airflow_provider_raytenant.policy import task_instance_mutation_hook"
@@ -179,5 +180,4 @@ def _judge_process(
 
 
 def _tasks(found: Sequence[BackfillTasks]) -> str:
-    count = sum(one.count for one in found)
-    return f"{count} task{'' if count == 1 else 's'} of backfills ({found[0].dag_id})"
+    return f"{count(sum(one.count for one in found), 'task')} of backfills ({found[0].dag_id})"

@@ -14,9 +14,10 @@ from airflow_provider_raytenant.cli.output import console, nothing_else_on_stdou
 from airflow_provider_raytenant.cli.tenants import read
 from airflow_provider_raytenant.control.explaining import gather_facts
 from airflow_provider_raytenant.domain.explain import explain as explain_facts
-from airflow_provider_raytenant.domain.explain_words import count, span
+from airflow_provider_raytenant.domain.explain_words import span
 from airflow_provider_raytenant.domain.explanation import Explanation
 from airflow_provider_raytenant.domain.waiting_facts import Facts, Holder
+from airflow_provider_raytenant.domain.wording import count
 
 _LABEL: Final = 12
 _WIDEST: Final = 120

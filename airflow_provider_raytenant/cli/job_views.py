@@ -16,6 +16,7 @@ from airflow_provider_raytenant.control.clusters import ClusterJobs
 from airflow_provider_raytenant.domain.durations import format_duration
 from airflow_provider_raytenant.domain.resources import Resources
 from airflow_provider_raytenant.domain.sweep import OwnJob, Standing, pool_of, short_id, standing, task_state
+from airflow_provider_raytenant.domain.wording import count
 
 _MEANINGS: Mapping[Standing, str] = {
     Standing.WANTED: "its task waits for it",
@@ -59,8 +60,8 @@ def print_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
         live = [r for r in members if r["ended"] is None or r["ray"] in ("PENDING", "RUNNING")]
         slots = sum(r["slots"] or 0 for r in live)
         out.print(
-            ("\n" if number else "") + f"tenant {tenant}: {_count(len(live), 'live job')}, "
-            f"{_count(slots, 'slot')}"
+            ("\n" if number else "") + f"tenant {tenant}: {count(len(live), 'live job')}, "
+            f"{count(slots, 'slot')}"
         )
         out.print("  " + "  ".join([*(c.ljust(widths[c]) for c in widths), "task"]), style="dim")
         for r in members:
@@ -116,7 +117,7 @@ def details(job: OwnJob, cluster: ClusterJobs, now: float, output: str) -> None:
         "submitted": known["submitted"],
         "ended": known["ended"],
         "airflow": known["airflow"] + (f"; {_MEANINGS[verdict]}" if job.live else ""),
-        "pool": known["pool"] and f"{known['pool']}, {_count(job.slots or 0, 'slot')}",
+        "pool": known["pool"] and f"{known['pool']}, {count(job.slots or 0, 'slot')}",
         "footprint": known["footprint"],
         "node": info.driver_node_id,
         "exit code": info.exit_code,
@@ -147,10 +148,6 @@ def _plain(text: str) -> str:
 
 def _cell(r: Mapping[str, Any], column: str) -> str:
     return "-" if r[column] is None else str(r[column])
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _instant(milliseconds: int | None) -> str | None:

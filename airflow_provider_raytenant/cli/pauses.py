@@ -10,8 +10,9 @@ from airflow_provider_raytenant.cli.tenants import read
 from airflow_provider_raytenant.database.pools import write_pools
 from airflow_provider_raytenant.domain import pool_pauses
 from airflow_provider_raytenant.domain.pausing import Target, find_target, pauses_in
-from airflow_provider_raytenant.domain.pool_rows import Change, PlannedPool, PoolPlan
+from airflow_provider_raytenant.domain.pool_rows import Change, PoolPlan
 from airflow_provider_raytenant.domain.tenants import TenantFile
+from airflow_provider_raytenant.domain.wording import count
 from airflow_provider_raytenant.exceptions import RequestError
 from airflow_provider_raytenant.pools.capacity import read_clusters
 from airflow_provider_raytenant.pools.sync import read_dags, refusals, sync_pools
@@ -26,13 +27,12 @@ def pause(args: Any) -> None:
     closed = [row for row in plan.pools if row.change is not Change.REFUSED]
     held = sum(row.occupied for row in closed)
     running = (
-        f"Tasks hold {held} slot{'' if held == 1 else 's'} and go on to their end "
-        "(`airflow raytenant jobs list`)."
+        f"Tasks hold {count(held, 'slot')} and go on to their end (`airflow raytenant jobs list`)."
         if held
         else "No task holds a slot."
     )
     for text in (
-        f"{_named(target)} is paused: {_pools(closed)} closed.",
+        f"{_named(target)} is paused: {count(len(closed), 'pool')} closed.",
         running,
         f"`airflow raytenant resume {args.name}` ends the pause.",
     ):
@@ -49,7 +49,7 @@ def resume(args: Any) -> None:
     if not plan.changes:
         console().print(f"{_named(target)} was not paused.")
         return
-    console().print(f"{_named(target)} is resumed: {_pools(plan.changes)} open.")
+    console().print(f"{_named(target)} is resumed: {count(len(plan.changes), 'pool')} open.")
     _sync(file, target, plan)
 
 
@@ -73,10 +73,6 @@ def _target(file: TenantFile, text: str) -> Target:
         return find_target(file, text)
     except RequestError as error:
         raise RequestError(f"CLUSTER|TENANT: {error}") from None
-
-
-def _pools(rows: Sequence[PlannedPool]) -> str:
-    return f"{len(rows)} pool{'' if len(rows) == 1 else 's'}"
 
 
 def _named(target: Target) -> str:

@@ -11,6 +11,7 @@ from airflow_provider_raytenant.database.heartbeats import SYNC, note, read_hear
 from airflow_provider_raytenant.domain.durations import format_duration
 from airflow_provider_raytenant.domain.heartbeat import Heartbeat
 from airflow_provider_raytenant.domain.pool_rows import Change, PlannedPool, PoolPlan
+from airflow_provider_raytenant.domain.wording import count
 from airflow_provider_raytenant.pools.capacity import Clusters, read_clusters
 from airflow_provider_raytenant.pools.sync import plan_pools, read_dags, refusals, sync_pools
 
@@ -71,18 +72,14 @@ def _health(planned: PoolPlan, syncs: Sequence[Heartbeat]) -> str:
         parts = [f"last sync: {format_duration(last.age)} ago on {last.hostname}"]
     drains = [pool.drains for pool in planned.pools if pool.drains]
     if drains:
-        parts.append(f"{_count(len(drains), 'pool')} over-occupied, {_count(sum(drains), 'slot')} to drain")
+        parts.append(f"{count(len(drains), 'pool')} over-occupied, {count(sum(drains), 'slot')} to drain")
     capped = sum(pool.capped for pool in planned.pools)
     if capped:
-        parts.append(f"{_count(capped, 'waiting task')} larger than the pool can ever be")
+        parts.append(f"{count(capped, 'waiting task')} larger than the pool can ever be")
     refused = sum(pool.change is Change.REFUSED for pool in planned.pools)
     if refused:
-        parts.append(f"{_count(refused, 'pool')} refused")
+        parts.append(f"{count(refused, 'pool')} refused")
     return "; ".join(parts)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _end(clusters: Clusters, problems: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from airflow_provider_raytenant import tenant_file
 from airflow_provider_raytenant.cli.output import console, one_clear_error, print_rows
 from airflow_provider_raytenant.domain.tenants import FileShape, TenantFile
+from airflow_provider_raytenant.domain.wording import count
 
 
 def read(args: Any) -> tuple[str, TenantFile]:
@@ -20,8 +21,7 @@ def read(args: Any) -> tuple[str, TenantFile]:
 def validate(args: Any) -> None:
     """Check the whole file: exit code 0, or 1 with every problem."""
     path, file = read(args)
-    tenants = f"{len(file.tenants)} tenant{'' if len(file.tenants) == 1 else 's'}"
-    clusters = f"{len(file.clusters)} cluster{'' if len(file.clusters) == 1 else 's'}"
+    tenants, clusters = count(len(file.tenants), "tenant"), count(len(file.clusters), "cluster")
     console().print(f"{path} is right: deployment {file.deployment}, {tenants}, {clusters}.", soft_wrap=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from airflow_provider_raytenant.domain.explain_words import ago, count, line_of, span
+from airflow_provider_raytenant.domain.explain_words import ago, line_of, span
 from airflow_provider_raytenant.domain.explanation import (
     Explanation,
     Verdict,
@@ -15,6 +15,7 @@ from airflow_provider_raytenant.domain.explanation import (
 )
 from airflow_provider_raytenant.domain.status import JobStatus
 from airflow_provider_raytenant.domain.waiting_facts import Facts, JobFacts
+from airflow_provider_raytenant.domain.wording import count
 
 _LONG: Final = 300.0
 """Seconds in the executor's queue, or without a sign of a worker, after which something is likely wrong."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from airflow_provider_raytenant.domain.explain_words import count, line_of, place, some
+from airflow_provider_raytenant.domain.explain_words import line_of, place, some
 from airflow_provider_raytenant.domain.explanation import (
     Explanation,
     Verdict,
@@ -18,6 +18,7 @@ from airflow_provider_raytenant.domain.explanation import (
 from airflow_provider_raytenant.domain.pausing import Target, pauses_in
 from airflow_provider_raytenant.domain.pool_rows import Change, ExistingPool
 from airflow_provider_raytenant.domain.waiting_facts import Facts, Holder, Line, PlanFacts
+from airflow_provider_raytenant.domain.wording import count
 
 SHOWN_HOLDERS: Final = 5
 SHOWN_OTHERS: Final = 3

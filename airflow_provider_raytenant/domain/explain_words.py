@@ -13,11 +13,6 @@ SHOWN: Final = 10
 """So many names stand in a sentence."""
 
 
-def count(number: int, what: str) -> str:
-    """``1 slot``, ``2 slots``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def place(number: int) -> str:
     """``1st``, ``2nd``, ``11th``."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from airflow_provider_raytenant.domain.allocation import PATIENCE, Member, allocate
 from airflow_provider_raytenant.domain.demand import Demand
 from airflow_provider_raytenant.domain.durations import format_duration
+from airflow_provider_raytenant.domain.wording import count
 
 
 @dataclass(frozen=True)
@@ -160,9 +161,7 @@ def _end(claim: Claim, size: int) -> Iterator[str]:
 
 def _waits(waiting: Sequence[int], free: int, first_for: float) -> str:
     slots = sum(waiting)
-    text = (
-        f"{len(waiting)} wait{'s' if len(waiting) == 1 else ''} for {slots} slot{'' if slots == 1 else 's'}"
-    )
+    text = f"{len(waiting)} wait{'s' if len(waiting) == 1 else ''} for {count(slots, 'slot')}"
     if first_for >= PATIENCE:
         text += f", the first for {format_duration(first_for)}"
     return text + (f", {free} free for that" if free else ", none is free")

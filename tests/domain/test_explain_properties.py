@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_raytenant.domain.explain import explain
-from airflow_provider_raytenant.domain.explain_words import choices, count, place, ranges, states
+from airflow_provider_raytenant.domain.explain_words import choices, place, ranges, states
 from airflow_provider_raytenant.domain.explanation import Verdict
 from airflow_provider_raytenant.domain.heartbeat import Heartbeat
 from airflow_provider_raytenant.domain.job_info import JobInfo
@@ -29,6 +29,7 @@ from airflow_provider_raytenant.domain.waiting_facts import (
     TaskFacts,
     Upstream,
 )
+from airflow_provider_raytenant.domain.wording import count
 from tests.domain.explain_world import DESCRIPTION, NOW, PROCESSES
 from tests.domain.helpers import seeded
 
