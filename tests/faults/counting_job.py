@@ -2,7 +2,7 @@
 
 ``counting_job.py RUN`` appends ``start <submission id> <process id>`` to ``$FAULT_COUNT_DIR/RUN``, before it
 ``overlap <submission id>`` for each process of an earlier start that still lives, then ``line N`` to its
-output once a second until ``RUN.go`` is there, and last ``end <submission id>`` to the file.
+output once a second until ``RUN.go`` is there, and last ``end <submission id> <lines printed>`` to the file.
 """
 
 import json
@@ -43,7 +43,7 @@ def main() -> None:
             number += 1
         time.sleep(0.2)
     with count.open("a") as file:
-        file.write(f"end {job}\n")
+        file.write(f"end {job} {number}\n")
 
 
 main()

@@ -220,6 +220,10 @@ class Run:
         log = self.log(try_number)
         return [int(number) for number in re.findall(r"^line (\d+)$", log, re.MULTILINE)]
 
+    def printed(self) -> list[int]:
+        """How many lines each start that came to its end had printed."""
+        return [int(words[2]) for words in self._counted("end")]
+
     def told(self) -> str:
         """All that is known, for an error's text."""
         try:
