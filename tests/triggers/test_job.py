@@ -286,6 +286,33 @@ async def test_a_trigger_that_is_cancelled_leaves_the_job_and_no_task_behind(ben
     assert [task for task in asyncio.all_tasks() if "acme-d-t" in task.get_name()] == []
 
 
+async def test_a_users_act_stops_the_job_though_airflow_never_comes_to_call_on_kill(bench: Bench) -> None:
+    """As ``run_trigger`` of Airflow 3.3.2 does on a busy machine: cancelled anew before it has logged a line."""
+    bench.ended.clear()
+    bench.states = ["failed"]
+    running = asyncio.create_task(bench.event(trigger()))
+    await asyncio.sleep(0.01)
+    running.cancel("__airflow_user_action__")
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    async with asyncio.timeout(5):
+        while not bench.stopped:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_users_act_stops_the_job_once(bench: Bench) -> None:
+    bench.ended.clear()
+    bench.states = ["failed"]
+    killed = trigger()
+    running = asyncio.create_task(bench.event(killed))
+    await asyncio.sleep(0.01)
+    running.cancel("__airflow_user_action__")
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await killed.on_kill()
+    assert bench.stopped == [REQUEST["submission_id"]]
+
+
 async def test_how_far_the_output_was_copied_is_an_xcom_of_the_task(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
