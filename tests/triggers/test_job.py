@@ -287,7 +287,7 @@ async def test_a_trigger_that_is_cancelled_leaves_the_job_and_no_task_behind(ben
 
 
 async def test_a_users_act_stops_the_job_though_airflow_never_comes_to_call_on_kill(bench: Bench) -> None:
-    """As ``run_trigger`` of Airflow 3.3.2 does on a busy machine: cancelled anew before it has logged a line."""
+    """Airflow 3.3.2 on a busy machine: ``run_trigger`` is cancelled anew before it has logged a line."""
     bench.ended.clear()
     bench.states = ["failed"]
     running = asyncio.create_task(bench.event(trigger()))
