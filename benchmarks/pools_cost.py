@@ -1,6 +1,6 @@
-"""What pools cost against an ideal scheduler: a simulation of five ways to share, on four made-up days.
+"""What pools cost against an ideal scheduler: a simulation of five ways to share, on five made-up days.
 
-``make bench SUITE=pools``; one core, about two minutes, the same figures on every machine but for the time
+``make bench SUITE=pools``; one core, about three minutes, the same figures on every machine but for the time
 of ``allocate``. The ways: no pool, one shared pool, a fixed pool for each tenant, elastic pools with a sync
 every 5 s, and *ideal* (:class:`~benchmarks.pools_simulation.Ideal`). The last line is JSON; to reach, on the
 worst day of each figure:
@@ -48,7 +48,7 @@ POLICIES: dict[str, type[Policy]] = {
     "elastic": Elastic,
     "ideal": Ideal,
 }
-RUNS = {"heavy": 8, "bursty": 8, "large": 8, "wide": 2}
+RUNS = {"heavy": 8, "bursty": 8, "large": 8, "long": 4, "wide": 2}
 """Seeds of each trace. One day's makespan hangs on when its last long task happens to start."""
 
 MOST = {

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import heapq
 import math
+import statistics
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_raytenant.domain.allocation import PATIENCE, URGENT, Member, allocate
+from airflow_provider_raytenant.domain.allocation import URGENT, Member, allocate
+from airflow_provider_raytenant.domain.patience import LEAST, patience_of
 from airflow_provider_raytenant.domain.water_level import Part, held_at, level_of
 from benchmarks.pools_traces import Task, Trace
 
@@ -39,6 +41,8 @@ class Queue:
         self.occupied = self.waiting = 0
         self.first: Task | None = None
         self.first_since = 0.0
+        self.running: dict[int, tuple[int, float]] = {}
+        """Slots and start of each task that runs."""
 
     def add(self, task: Task, now: float) -> None:
         """A task that became ready."""
@@ -56,8 +60,14 @@ class Queue:
         self.by_slots[task.slots].popleft()
         self.waiting -= task.slots
         self.occupied += task.slots
+        self.running[task.order] = task.slots, now
         if task is self.first:
             self._look(now)
+
+    def end(self, task: Task) -> None:
+        """The task gives its slots back."""
+        self.occupied -= task.slots
+        del self.running[task.order]
 
     def in_order(self, most: int) -> Iterator[int]:
         """Slots of waiting tasks in start order, until they come to ``most``."""
@@ -144,7 +154,9 @@ class Elastic(FixedPools):
             replace(tenant, members=[self._member(pool.name, now) for pool in tenant.members])
             for tenant in self.trace.tenants
         ]
-        self.sizes = allocate(self.trace.capacity, members)
+        running = [each for queue in self.queues.values() for each in queue.running.values()]
+        patience = patience_of((slots, now - since) for slots, since in running)
+        self.sizes = allocate(self.trace.capacity, members, patience=patience)
 
     def _member(self, name: str, now: float) -> Member:
         queue = self.queues[name]
@@ -156,9 +168,10 @@ class Elastic(FixedPools):
 class Ideal(Policy):
     """No pools: each slot, the moment it comes free, goes to the tenant that holds least for its weight.
 
-    Slots are kept for the task that has been first in line longest, once that is :data:`PATIENCE`, and at
-    first others go around it within their fair shares of the rest. Without one, slots are kept for the tenant
-    that holds least, if its next task is within its fair share. What does not fit else is passed over.
+    Slots are kept for the task that has been first in line longest, once that is as long as tasks run on
+    average (it knows), and at first others go around it within their fair shares of the rest. Without one,
+    slots are kept for the tenant that holds least, if its next task is within its fair share. What does not
+    fit else is passed over.
     """
 
     def begin(self, trace: Trace) -> None:
@@ -166,16 +179,17 @@ class Ideal(Policy):
         self.free = trace.capacity
         self.own = {t.name: [self.queues[pool.name] for pool in t.members] for t in trace.tenants}
         self.weights = {tenant.name: tenant.weight for tenant in trace.tenants}
+        self.patience = max(LEAST, statistics.fmean(task.runs_for for task in trace.tasks))
 
     def starts(self, now: float, pool: str | None) -> Iterator[Task]:
         self.free = self.trace.capacity - sum(queue.occupied for queue in self.queues.values())
         kept = 0
-        starving = [q for q in self.queues.values() if q.first and now - q.first_since >= PATIENCE]
+        starving = [q for q in self.queues.values() if q.first and now - q.first_since >= self.patience]
         for queue in sorted(starving, key=lambda queue: queue.first_since):
             if queue.first is None:
                 continue
             if queue.first.slots > self.free:
-                if now - queue.first_since >= URGENT * PATIENCE:
+                if now - queue.first_since >= URGENT * self.patience:
                     return
                 kept = queue.first.slots
                 break
@@ -270,7 +284,7 @@ def simulate(trace: Trace, policy: Policy) -> Outcome:
             policy.queues[task.pool].add(task, now)
             wants[task.tenant] += task.slots
         else:
-            policy.queues[task.pool].occupied -= task.slots
+            policy.queues[task.pool].end(task)
             holds[task.tenant] -= task.slots
             left -= 1
             outcome.makespan = now

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_raytenant.domain.allocation import Member
 
@@ -15,6 +15,8 @@ MEDIAN_SECONDS, SPREAD, LONGEST = 60.0, 0.6, 300.0
 MEAN_SECONDS = MEDIAN_SECONDS * math.exp(SPREAD**2 / 2)
 SIZES = (1, 1, 2, 4)
 """Slots of ordinary tasks, each as likely."""
+
+_TIMES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,4 +145,13 @@ def wide(seed: int) -> Trace:
     return _trace("wide", 1000, wishes, light)
 
 
-TRACES: tuple[Callable[[int], Trace], ...] = (heavy, bursty, large, wide)
+def long(seed: int) -> Trace:
+    """As *large*, with jobs that run for twenty times as long, 24 minutes on average."""
+    trace = large(seed)
+    tasks = [
+        replace(task, arrives=_TIMES * task.arrives, runs_for=_TIMES * task.runs_for) for task in trace.tasks
+    ]
+    return replace(trace, name="long", tasks=tasks)
+
+
+TRACES: tuple[Callable[[int], Trace], ...] = (heavy, bursty, large, long, wide)

@@ -1,7 +1,8 @@
 """What waits for each pool of ours: the tasks that Airflow's scheduler would start if the pool had room.
 
 The conditions and the order are those of ``SchedulerJobRunner._executable_task_instances_to_queued`` (Airflow
-3.3). What something else holds back is no demand: slots that nobody can use would be kept for it.
+3.3). What something else holds back is no demand: slots that nobody can use would be kept for it. With it
+comes for how long others have held the pool's slots.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def read_task_limits() -> dict[_TaskName, TaskLimit]:
 def read_demand(
     session: Session, limits: TaskLimits | None = None, *, at_most: int = AT_MOST, now: datetime | None = None
 ) -> dict[str, Demand]:
-    """What waits, by name of pool, for pools of ours.
+    """What waits, by name of pool, for pools of ours in which anything waits or runs.
 
     Reads only, in two queries; a third where there are limits.
 
@@ -96,7 +97,10 @@ def read_demand(
             if pool not in first:
                 first[pool] = _standing(slots, since, priority, date, map_index)
     now = now or datetime.now(UTC)
-    return {pool: demand_of(first[pool], slots, active[pool], now) for pool, slots in waiting.items()}
+    return {
+        pool: demand_of(first.get(pool), waiting.get(pool, ()), active.get(pool, ()), now)
+        for pool in {**active, **waiting}
+    }
 
 
 def _active() -> Any:

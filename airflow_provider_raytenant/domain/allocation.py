@@ -7,7 +7,8 @@ rules. What holds, the earlier before the later:
    killed: a pool that shrinks drains, and its slots go to others only when they have come free.
 2. *limit*: no size is above the member's limit.
 3. *guarantee*: demand up to the guarantee is served before anyone borrows, as slots come free.
-4. *reservation*: the task that starved longest has slots kept for it until it fits (:data:`PATIENCE`).
+4. *reservation*: the task that has been first in line longest, and for ``patience`` seconds at least, has
+   slots kept for it until it fits.
 5. *work-conserving*: no slot idles while a waiting task that is not held back by 1 to 4 would fit.
 6. *fair*: beyond guarantees, weighted max-min by demand.
 7. *headroom*: slots that no waiting task can use are spread over idle pools.
@@ -27,9 +28,7 @@ from typing import Final
 from airflow_provider_raytenant.domain.allocation_headroom import spread
 from airflow_provider_raytenant.domain.allocation_target import set_drains, set_targets
 from airflow_provider_raytenant.domain.allocation_tree import LACKS, OWED, WAITS, Branch, Child, Leaf
-
-PATIENCE: Final = 60.0
-"""Seconds that a task is first in line, and does not fit, before slots are kept for it out of its turn."""
+from airflow_provider_raytenant.domain.patience import LEAST
 
 URGENT: Final = 3
 """Times the patience after which nothing goes around it any more, not even what is within others' shares."""
@@ -65,8 +64,11 @@ class Member:
     members: Sequence[Member] = ()
 
 
-def allocate(capacity: int, members: Sequence[Member], *, patience: float = PATIENCE) -> dict[str, int]:
+def allocate(capacity: int, members: Sequence[Member], *, patience: float = LEAST) -> dict[str, int]:
     """The size of every pool, in the order given; see the module for the rules.
+
+    :param patience: seconds for which a task is first in line, and does not fit, before slots are kept for
+        it out of its turn, see :func:`~airflow_provider_raytenant.domain.patience.patience_of`.
 
     A size counts all of ``occupied``. Where live jobs hold slots that Airflow does not count (a task that
     was cleared while its job lives), take these off before the size is written, or it starts others there.

@@ -1,8 +1,8 @@
-"""What waits for a pool, and since when the first of it has been first in line. Pure."""
+"""What waits for a pool, since when the first of it has been first in line, and what runs there. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,16 +12,18 @@ OrderKey = tuple[int, bool, float, int]
 
 @dataclass(frozen=True)
 class Demand:
-    """What waits for a pool.
+    """What waits for a pool, and what it waits for.
 
     :param waiting: slots of the tasks that Airflow would start if the pool had room, in its order.
     :param first_for: seconds since the first of them was ready, or since the one before it started, if that
         was later. Not its whole wait: in a long queue everyone has waited long, and only who is passed over
         starves.
+    :param held: of each task that holds slots: how many, and the seconds since it got them.
     """
 
     waiting: tuple[int, ...] = ()
     first_for: float = 0.0
+    held: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,24 @@ def order_key(priority_weight: int, logical_date: datetime | None, map_index: in
     )
 
 
-def demand_of(first: Standing, waiting: Sequence[int], active: Iterable[Standing], now: datetime) -> Demand:
+def demand_of(
+    first: Standing | None, waiting: Sequence[int], active: Sequence[Standing], now: datetime
+) -> Demand:
     """The demand of one pool.
 
-    :param first: the first that waits.
+    :param first: the first that waits; ``None`` where none does.
     :param waiting: slots of all that wait, in the order in which they would start.
     :param active: those that hold slots of the pool.
     """
+    held = tuple((each.slots, _seconds(each.since, now)) for each in active)
+    if first is None:
+        return Demand(held=held)
     started = [each.since for each in active if each.since is not None and not _went_around(each, first)]
-    since = max([*started, first.since or now])
-    return Demand(tuple(waiting), max(0.0, (now - since).total_seconds()))
+    return Demand(tuple(waiting), _seconds(max([*started, first.since or now]), now), held)
+
+
+def _seconds(since: datetime | None, now: datetime) -> float:
+    return max(0.0, (now - since).total_seconds()) if since is not None else 0.0
 
 
 def _went_around(active: Standing, first: Standing) -> bool:

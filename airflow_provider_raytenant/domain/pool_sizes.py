@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
-from airflow_provider_raytenant.domain.allocation import PATIENCE, Member, allocate
+from airflow_provider_raytenant.domain.allocation import Member, allocate
 from airflow_provider_raytenant.domain.demand import Demand
 from airflow_provider_raytenant.domain.durations import format_duration
+from airflow_provider_raytenant.domain.patience import patience_of
 from airflow_provider_raytenant.domain.wording import count
 
 
@@ -72,14 +74,15 @@ def size_pools(capacity: int, claims: Sequence[Claim]) -> dict[str, PoolSize]:
 
     Slots that jobs hold without Airflow's knowledge are taken off: Airflow would start others there.
     """
-    sizes = allocate(capacity, [_member(claim) for claim in claims])
+    patience = patience_of(chain.from_iterable(own.demand.held for claim in claims for own in claim.pools))
+    sizes = allocate(capacity, [_member(claim) for claim in claims], patience=patience)
     result = {}
     for claim in claims:
         whole = _least(capacity, claim.limit)
         lent = _borrowed(claim, sizes, capacity)
         for own in claim.pools:
             size, most = sizes[own.pool], _least(whole, own.limit)
-            parts = [own.about or _share(claim), *_state(own, size, most)]
+            parts = [own.about or _share(claim), *_state(own, size, most, patience)]
             if own is claim.pools[0] and lent > 0:
                 parts.append(f"{lent} borrowed")
             parts += _end(own, size)
@@ -137,10 +140,10 @@ def _borrowed(claim: Claim, sizes: dict[str, int], capacity: int) -> int:
     return has - claim.guarantee
 
 
-def _state(claim: Claim, size: int, most: int) -> Iterator[str]:
+def _state(claim: Claim, size: int, most: int, patience: float) -> Iterator[str]:
     waiting, given = _fitting(claim, most), _given(claim, size, most)
     if waiting:
-        yield _waits(waiting, given, claim.demand.first_for)
+        yield _waits(waiting, given, claim.demand.first_for, patience)
     too_large = sum(slots > most for slots in claim.demand.waiting)
     if too_large:
         yield f"{too_large} ask{'s' if too_large == 1 else ''} for more than {most}"
@@ -159,9 +162,9 @@ def _end(claim: Claim, size: int) -> Iterator[str]:
         yield f"{claim.uncounted} held by jobs whose task is over"
 
 
-def _waits(waiting: Sequence[int], free: int, first_for: float) -> str:
+def _waits(waiting: Sequence[int], free: int, first_for: float, patience: float) -> str:
     slots = sum(waiting)
     text = f"{len(waiting)} wait{'s' if len(waiting) == 1 else ''} for {count(slots, 'slot')}"
-    if first_for >= PATIENCE:
+    if first_for >= patience:
         text += f", the first for {format_duration(first_for)}"
     return text + (f", {free} free for that" if free else ", none is free")

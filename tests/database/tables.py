@@ -98,4 +98,5 @@ class Tables:
             return read_demand(session, limits, now=NOW, **more)
 
     def waiting(self, *arguments: Any, **more: Any) -> dict[str, tuple[int, ...]]:
-        return {name: demand.waiting for name, demand in self.demand(*arguments, **more).items()}
+        found = self.demand(*arguments, **more)
+        return {name: demand.waiting for name, demand in found.items() if demand.waiting}

@@ -30,7 +30,19 @@ def test_what_is_scheduled_counts_by_pool_and_pools_of_others_do_not(tables: Tab
 
 def test_nothing_waits_where_nothing_is_scheduled(tables: Tables) -> None:
     tables.tasks(3, state="running")
-    assert tables.demand() == {}
+    assert tables.demand()["ray.acme"].waiting == ()
+    assert "ray.globex" not in tables.demand()
+
+
+def test_for_how_long_slots_have_been_held(tables: Tables) -> None:
+    tables.tasks(3, state="running", queued_dttm=ago(20))
+    tables.tasks(2, state="deferred", queued_dttm=ago(7200))
+    tables.tasks(1, state="queued", queued_dttm=None)
+    tables.tasks(4, state="success", queued_dttm=ago(50))
+    tables.tasks(5, state="running", queued_dttm=ago(90), pool="ray.globex")
+    tables.tasks(6)
+    held = {pool: sorted(demand.held) for pool, demand in tables.demand().items()}
+    assert held == {"ray.acme": [(1, 0.0), (2, 7200.0), (3, 20.0)], "ray.globex": [(5, 90.0)]}
 
 
 def test_a_paused_dag_and_a_run_that_is_not_running_want_nothing(tables: Tables) -> None:
@@ -136,13 +148,14 @@ def test_first_for_is_the_time_that_the_first_has_been_first(
     tables.tasks(1, run="late", scheduled_dttm=ago(3600))
     for each in active:
         tables.tasks(4, **{"state": "running", **each})
-    assert tables.demand()["ray.acme"] == Demand((4, 1), seconds)
+    found = tables.demand()["ray.acme"]
+    assert (found.waiting, found.first_for) == ((4, 1), seconds)
 
 
 def test_a_task_without_times_is_first_since_now(tables: Tables) -> None:
     tables.tasks(4, scheduled_dttm=None)
     tables.tasks(4, state="queued")
-    assert tables.demand()["ray.acme"] == Demand((4,), 0)
+    assert tables.demand()["ray.acme"] == Demand((4,), 0, held=((4, 0.0),))
 
 
 def test_no_more_than_asked_for_are_read_of_each_pool(tables: Tables) -> None:

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_raytenant.domain.allocation import PATIENCE, Member, allocate
+from airflow_provider_raytenant.domain.allocation import Member, allocate
+from airflow_provider_raytenant.domain.patience import LEAST
 
-LONG = PATIENCE + 1
+LONG = LEAST + 1
 
 
 def test_nobody_there() -> None:

@@ -11,7 +11,8 @@ from dataclasses import replace
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_raytenant.domain.allocation import PATIENCE, URGENT, Member, allocate
+from airflow_provider_raytenant.domain.allocation import URGENT, Member, allocate
+from airflow_provider_raytenant.domain.patience import LEAST
 from tests.domain.allocation_world import after_start, held, occupied, pools_of, tenants
 
 many = settings(derandomize=True, deadline=None, max_examples=250)
@@ -148,7 +149,7 @@ def starving(capacity: int, members: list[Member]) -> Member | None:
                 min(own.guarantee, demand(own, limit)) for own in member.members if own is not pool
             )
             fits = fitting and fitting[0] <= min(limit - siblings, capacity - others)
-            if fits and pool.first_for >= PATIENCE:
+            if fits and pool.first_for >= LEAST:
                 found.append(replace(pool, waiting=fitting))
     return max(found, key=lambda pool: pool.first_for, default=None)
 
@@ -169,7 +170,7 @@ def test_slots_are_kept_for_the_task_that_starved_longest(capacity: int, members
         for was, now in zip(members, after, strict=True)
     )
     limited = any(m.limit is not None for m in [*members, *pools_of(members)])
-    assert limited or not grown or pool.first_for < URGENT * PATIENCE
+    assert limited or not grown or pool.first_for < URGENT * LEAST
     assert sum(sizes.values()) <= capacity - (0 if limited else pool.waiting[0])
 
 

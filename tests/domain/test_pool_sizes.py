@@ -55,3 +55,17 @@ def test_who_borrowed_drains_as_far_as_another_lacks() -> None:
     sizes = size_pools(10, [rich, back])
     assert {name: size.slots for name, size in sizes.items()} == {"rich": 7, "back": 0}
     assert sizes["rich"].why.endswith("3 borrowed; drains 3")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sizes"),
+    [(10.0, {"rich": 9, "poor": 0}), (3600.0, {"rich": 6, "poor": 2})],
+    ids=["short jobs", "long jobs"],
+)
+def test_where_jobs_run_for_hours_a_minute_in_line_is_no_starving(
+    seconds: float, sizes: dict[str, int]
+) -> None:
+    """Everyone is first for minutes there: slots would go to who waits longest, not to who holds least."""
+    rich = Claim("rich", occupied=8, demand=Demand((1,) * 9, 300.0, held=((1, seconds),) * 8))
+    poor = Claim("poor", demand=Demand((2,) * 9, 200.0))
+    assert {name: size.slots for name, size in size_pools(10, [rich, poor]).items()} == sizes

@@ -73,8 +73,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 TOGETHER = (
-    "whoami_acme",
-    "whoami_globex",
     "result",
     "fails",
     "bad_result",

@@ -22,7 +22,10 @@ def whoami(tenant: str, version: str) -> None:
         working_dir=f"{tenant}_code",
         py_modules=["probe_kit"],
         pip=[f"humanize=={version}"],
-        env_vars={f"PROBE_{tenant.upper()}": "{{ ds_nodash if ds_nodash is defined else 'none' }}"},
+        env_vars={
+            f"PROBE_{tenant.upper()}": "{{ ds_nodash if ds_nodash is defined else 'none' }}",
+            "PROBE_GATE": "{{ dag_run.conf.get('gate', '') }}",
+        },
         metadata={"owner": tenant},
         **QUICK,
     )

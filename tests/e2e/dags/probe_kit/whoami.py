@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import boto3
 
+PATIENCE = 120.0
+
+
+def wait_for(gate: Path) -> None:
+    """Until somebody opens the gate, or long enough."""
+    begun = time.monotonic()
+    while not gate.exists() and time.monotonic() - begun < PATIENCE:
+        time.sleep(0.1)
+
 
 def main() -> None:
+    if gate := os.environ.get("PROBE_GATE"):
+        wait_for(Path(gate))
     own = urlsplit(os.environ["RAYTENANT_STORAGE"])
     prefix = own.path.strip("/") + "/"
     s3 = boto3.client("s3")
