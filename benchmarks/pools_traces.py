@@ -17,6 +17,7 @@ SIZES = (1, 1, 2, 4)
 """Slots of ordinary tasks, each as likely."""
 
 _TIMES = 20
+"""As long as in *large* do the jobs of *long* run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,15 +67,14 @@ class Member:
 def allocate(capacity: int, members: Sequence[Member], *, patience: float = LEAST) -> dict[str, int]:
     """The size of every pool, in the order given; see the module for the rules.
 
-    :param patience: seconds for which a task is first in line, and does not fit, before slots are kept for
-        it out of its turn, see :func:`~airflow_provider_raytenant.domain.patience.patience_of`.
-
     A size counts all of ``occupied``. Where live jobs hold slots that Airflow does not count (a task that
     was cleared while its job lives), take these off before the size is written, or it starts others there.
 
     Time grows with the members (``n log n``), the waiting tasks, and the slots that are free and contended;
     not with members times slots.
 
+    :param patience: seconds for which a task is first in line, and does not fit, before slots are kept for
+        it out of its turn, see :func:`~airflow_provider_raytenant.domain.patience.patience_of`.
     :raises ValueError: for an amount that cannot be, and for a name that is there twice.
     """
     if capacity < 0:

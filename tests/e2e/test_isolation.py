@@ -48,6 +48,10 @@ def test_two_tenants_at_once_see_their_own_and_nothing_of_the_other(stack: Stack
         assert f"PROBE_{other.upper()}" not in env
         assert view["objects"] == [f"tenants/{own}/whoami.txt"]
 
+    # The two really were on the cluster at the same time.
+    spans = [jobs(stack, run_id, f"whoami_{tenant}")[0] for tenant, run_id in runs.items()]
+    assert max(job["start_time"] for job in spans) < min(job["end_time"] for job in spans)
+
 
 def test_nothing_of_the_token_or_the_storage_keys_stands_in_what_ray_shows(
     stack: Stack, started: dict[str, str]

@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 
 import boto3
 
-PATIENCE = 120.0
+PATIENCE = 240.0
 
 
 def wait_for(gate: Path) -> None:
-    """Until somebody opens the gate, or long enough."""
     begun = time.monotonic()
-    while not gate.exists() and time.monotonic() - begun < PATIENCE:
+    while not gate.exists():
+        if time.monotonic() - begun > PATIENCE:
+            raise TimeoutError("nobody opened the gate")
         time.sleep(0.1)
 
 
